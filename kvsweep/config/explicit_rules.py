@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.fleet import fleet, has_pools, is_explicit
-from kvsweep.config.groups import is_hybrid
+from kvsweep.config.groups import is_hybrid, state_groups
 from kvsweep.config.pools import has_roles
 from kvsweep.policies import Eviction, Victim
 
@@ -28,6 +29,8 @@ def check_explicit(scenario: Scenario) -> None:
     what = ", ".join(_features(scenario))
     _check_common(scenario, what)
     _check_drafts(scenario)
+    if state_groups(scenario.cache.groups):
+        _check_states(scenario)
     if is_hybrid(scenario.cache.groups) and scenario.cache.gpu_tokens is not None:
         message = "with several groups tokens do not say how many blocks there are: give gpu_blocks"
         raise KeyProblem(("cache", "gpu_tokens"), message)
@@ -104,6 +107,25 @@ def _check_drafts(scenario: Scenario) -> None:
                 f"a decode with {drafts} drafts takes {1 + drafts + slot} tokens of a step, and "
                 f"max_num_batched_tokens is {pool.max_num_batched_tokens}",
             )
+
+
+def _check_states(scenario: Scenario) -> None:
+    """Refuse what vLLM does not make beside recurrent states, or what was never recorded."""
+    groups, where = scenario.cache.groups, ("cache", "groups")
+    states = [group.kind == "state" for group in groups]
+    if all(states):
+        raise KeyProblem(where, "only states: there must be a group of kind 'full', too")
+    if any(group.kind == "sliding" for group in groups):
+        raise KeyProblem(where, "states beside sliding windows: no rule was recorded")
+    if sum(a != b for a, b in itertools.pairwise(states)) > 1:
+        raise KeyProblem(where, "groups of states stand together, as vLLM makes them")
+    if len({bool(group.checkpoint) for group in state_groups(groups)}) > 1:
+        raise KeyProblem(where, "checkpoint must be the same in all groups of states")
+    if scenario.engine.drafts:
+        raise KeyProblem(("engine", "speculative"), "not with states: no rule was recorded")
+    if not scenario.engine.enable_chunked_prefill:
+        message = "false, but vLLM needs chunks beside states"
+        raise KeyProblem(("engine", "enable_chunked_prefill"), message)
 
 
 def _check_lengths(scenario: Scenario) -> None:

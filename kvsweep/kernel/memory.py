@@ -65,6 +65,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     held = engines * apart + connected
     slots = lanes["key_slots"]
     table = slots + requests * lanes["more_places"]
+    groups = 1 + lanes["more_groups"] + lanes["states"]
     return {
         "progress": requests,
         "table": 2 ** np.ceil(np.log2(np.maximum(slots, 1))).astype(np.int64),  # `in_table`
@@ -72,7 +73,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "blocks": count * ids,
         "extents": extents,
         "lru": count * ids + extents,
-        "prefix": keys * np.where(explicit, 1 + lanes["more_groups"], 1),
+        "prefix": keys * np.where(explicit, groups, 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * lanes["tier_records"] + requests * (lanes["connects"] != 0),
         "tier_heads": extents * (lanes["cpu_blocks"] > 0),
@@ -92,7 +93,8 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "batches": engines * DEPTH,
         "entries": engines * DEPTH * lanes["places"],
         "states": states,
-        "tables": table * (1 + lanes["more_groups"]) * explicit * (1 + apart),
+        "tables": table * groups * explicit * (1 + apart),
+        "recurrent": states * (lanes["states"] != 0),
         "edges": states * (1 + lanes["more_groups"]),
         "left": 2 * count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
         "leavers": engines * lanes["block_size"],
@@ -118,7 +120,8 @@ def place_engine(lane, inst, engine):
     """Set where the parts of an instance begin whose blocks and requests are explicit."""
     engine["batch_lo"] = inst["number"] * DEPTH
     engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
-    inst["prefix_lo"] = inst["number"] * lane["n_keys"] * (1 + lane["more_groups"])
+    groups = 1 + lane["more_groups"] + lane["states"]
+    inst["prefix_lo"] = inst["number"] * lane["n_keys"] * groups
     engine["plan_lo"] = inst["number"] * PLAN
 
 

@@ -35,6 +35,8 @@ from kvsweep.records.explicit import (
     LEFT_FIELDS,
     POOL,
     POOL_FIELDS,
+    RECURRENT,
+    RECURRENT_FIELDS,
     STATE,
     STATE_FIELDS,
 )
@@ -64,6 +66,7 @@ from kvsweep.records.lanes import (
     RARE,
     SCORER,
     SCORER_FIELDS,
+    STATES,
     TIERS,
 )
 from kvsweep.records.logs import (
@@ -172,6 +175,8 @@ __all__ = [
     "QUEUE",
     "QUEUE_FIELDS",
     "RARE",
+    "RECURRENT",
+    "RECURRENT_FIELDS",
     "REQUEST",
     "REQUEST_FIELDS",
     "ROUTER",
@@ -183,6 +188,7 @@ __all__ = [
     "SNAPSHOT",
     "SNAPSHOT_FIELDS",
     "STATE",
+    "STATES",
     "STATE_FIELDS",
     "STEP",
     "STEP_FIELDS",

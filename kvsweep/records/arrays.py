@@ -102,6 +102,10 @@ class Workspace(NamedTuple):
     """int32: tables of each state, group after group: block ids, or places of left_behind.py."""
     edges: NDArray[Any]
     """EDGE (states x groups,): what the window of each table has left."""
+    blank_recurrent: NDArray[Any]
+    """RECURRENT (1,): what every request starts from."""
+    recurrent: NDArray[Any]
+    """RECURRENT (states,) if there are groups of states: what each request has of them."""
     left: NDArray[Any]
     """LEFT (2 x that of `blocks`,) if there are windows: what these left, by its first place."""
     blank_leavers: NDArray[Any]

@@ -61,6 +61,15 @@ STATE_FIELDS = (
     Field("done", u8, "1", "1 if it has all its tokens"),
 )
 
+RECURRENT_FIELDS = (
+    Field("length", i32, "block", "length of the table of each group of states"),
+    Field("alive", i32, "block", "leading slots that are empty for good"),
+    Field("junction", i32, "token", "tokens of blocks that others have, beyond a common state; 0"),
+    Field("fresh", i32, "block", "first slot that the schedule `fresh_at` cached"),
+    Field("fresh_at", i64, "1", "the latest schedule that cached a state of it, or -1"),
+    Field("keeps", u8, "1", "1 if the chunk being scheduled keeps the state before its last one"),
+)
+
 ENTRY_FIELDS = (
     Field("state", i32, "index", "the request, as its state"),
     Field("tokens", i32, "token", "scheduled tokens, drafts included"),
@@ -183,6 +192,7 @@ HANDOFF_FIELDS = (
 GROUP = dtype_of(GROUP_FIELDS)
 POOL = dtype_of(POOL_FIELDS)
 STATE = dtype_of(STATE_FIELDS)
+RECURRENT = dtype_of(RECURRENT_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
 EDGE = dtype_of(EDGE_FIELDS)

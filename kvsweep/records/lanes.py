@@ -92,6 +92,9 @@ LANE_FIELDS = (
     Field("disaggregated", u8, "1", "1 if some instances prefill and others decode"),
     Field("more_groups", i64, "1", "groups of layers beyond the first; each has block tables"),
     Field("windows", u8, "1", "1 if any group has a sliding window"),
+    Field("states", i64, "1", "groups of layers that keep recurrent states"),
+    Field("states_first", u8, "1", "1 if they come before the groups of attention"),
+    Field("checkpoints", u8, "1", "1 if a chunk may keep the state before its last one"),
     Field("group_lo", i64, "index", "first of these groups"),
     Field("drafts", i64, "token", "draft tokens that a decode verifies"),
     Field("most_accepted", i64, "token", "drafts that any verification of the list accepts"),
@@ -150,9 +153,10 @@ RARE = (
 CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
 GROUPS = ("more_groups", "windows")
+STATES = ("states", "states_first", "checkpoints")
 DRAFTS = ("drafts", "slot", "ahead")
 APART = ("disaggregated", "role")
-EXPLICIT = ("explicit", *GROUPS, *DRAFTS, *APART)
+EXPLICIT = ("explicit", *GROUPS, *STATES, *DRAFTS, *APART)
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""

@@ -11,6 +11,7 @@ from ..config.choices import choices_of
 from ..config.cluster_section import Cluster
 from ..config.coefficients import step_fields
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
+from ..config.groups import CacheGroup, attention_groups, state_groups
 from ..policies import INDEX, LoadFailure, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
 from .routers import reads_of, scorers_of
@@ -35,8 +36,9 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "explicit": explicit,
         "by_extents": not explicit,
         "unconnected": not explicit and not connects,
-        "more_groups": max(0, len(scenario.cache.groups) - 1),
+        "more_groups": max(0, len(attention_groups(scenario.cache.groups)) - 1),
         "windows": any(group.window for group in scenario.cache.groups),
+        **_state_fields(scenario.cache.groups),
         "drafts": engine.drafts,
         "ahead": looks_ahead(scenario),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
@@ -49,6 +51,16 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
     if has_pools(scenario):
         fields |= _pool_fields(scenario)
     return fields
+
+
+def _state_fields(groups: tuple[CacheGroup, ...]) -> dict[str, Any]:
+    """Return what groups of states there are; they stand together, and are alike."""
+    states = state_groups(groups)
+    return {
+        "states": len(states),
+        "states_first": bool(states) and groups[0].kind == "state",
+        "checkpoints": bool(states) and bool(states[0].checkpoint),
+    }
 
 
 def _pool_fields(scenario: Scenario) -> dict[str, Any]:
@@ -138,7 +150,7 @@ def group_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
 
 def _group_records(scenario: Scenario) -> NDArray[Any]:
     """Return the groups of a scenario, and the order in which they are looked up (rule R12.4)."""
-    windows = [group.window or 0 for group in scenario.cache.groups] or [0]
+    windows = [group.window or 0 for group in attention_groups(scenario.cache.groups)] or [0]
     first = {window: number for number, window in reversed(list(enumerate(windows)))}
     order = sorted(range(len(windows)), key=lambda g: (windows[g] > 0, first[windows[g]], g))
     records = np.zeros(len(windows), GROUP)

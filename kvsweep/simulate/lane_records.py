@@ -71,7 +71,7 @@ def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
     """Lay out scenarios; what is returned must not be changed."""
     lanes = np.array([lane_record(item) for item in scenarios], LANE)
     lanes["scorer_lo"] = np.cumsum(lanes["scorers"]) - lanes["scorers"]
-    groups = 1 + lanes["more_groups"]
+    groups = 1 + lanes["more_groups"]  # of attention
     lanes["group_lo"] = np.cumsum(groups) - groups
     lanes["pool_lo"] = np.cumsum(lanes["pools"]) - lanes["pools"]
     like, scorers = smaller_pools(scenarios), scorer_table(scenarios)

@@ -34,6 +34,7 @@ from ..records import (
     POOL,
     PROGRESS,
     QUEUE,
+    RECURRENT,
     REQUEST,
     RUN,
     SCORER,
@@ -87,6 +88,13 @@ def _blank_offload() -> NDArray[Any]:
 def _blank_state() -> NDArray[Any]:
     blank = np.zeros(1, STATE)
     blank["last_token"] = NONE
+    return blank
+
+
+@cache
+def _blank_recurrent() -> NDArray[Any]:
+    blank = np.zeros(1, RECURRENT)
+    blank["fresh_at"] = NONE
     return blank
 
 
@@ -161,6 +169,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         states=np.empty(sizes["states"], STATE),
         tables=np.empty(sizes["tables"], np.int32),
         edges=np.empty(sizes["edges"], EDGE),
+        blank_recurrent=_blank_recurrent(),
+        recurrent=np.empty(sizes["recurrent"], RECURRENT),
         left=np.empty(sizes["left"], LEFT),
         blank_leavers=_blank_leavers(),
         leavers=np.empty(sizes["leavers"], LEAVERS),

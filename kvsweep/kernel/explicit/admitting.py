@@ -10,33 +10,38 @@ from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
+from .aligning import aligned, is_fresh
 from .deciding import call_off
 from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
+from .states import keeps_states, states_needed, take_states
 from .tables import cache_known, capped, groups_of, grow, release_all, window_of
 from .walking import schedule
 
 
 @leaf
-def room_for(inp, lane, inst, state, tokens, had, unused):
+def room_for(inp, ws, lane, inst, state, s, start, tokens, had, unused):
     """Return the blocks that are left of the free ones by an admission, negative if it must wait.
 
-    Its tables will have room for `tokens`; they have `had` blocks each, of which nobody uses
-    `unused`. With the reservation there must be room for all that it knows too.
+    Of `start` tokens on it computes up to `tokens`; its tables have `had` blocks each, of which
+    nobody uses `unused`. With the reservation there must be room for all that it knows too.
     """
     room = inst["free"] - unused
     if inst["running"] > 0:
         room -= lane["watermark"]
     need = max(blocks_for(lane, tokens) - had, 0) * groups_of(lane)
+    reserved = np.int64(0)
     if lane["reserve_full_prompt"]:
         known = blocks_for(lane, np.int64(state["known"]))
-        reserved = np.int64(0)
         for group in range(groups_of(lane)):
             reserved += max(capped(inp, lane, group, known) - had, 0)
-        need = max(need, reserved)
-    return room - need
+        if lane["states"]:
+            reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
+    if lane["states"]:  # after the reservation: it notes what the chunk keeps
+        need += states_needed(ws, lane, state, s, start, tokens, had)
+    return room - max(need, reserved)
 
 
 @leaf
@@ -95,6 +100,7 @@ def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
     blocks = blocks_for(lane, computed + tokens + lane["drafts"])
     if blocks > state["blocks"]:
         grow(ws, lane, inst, tally, state, blocks, r >= lane["warmup"])
+    take_states(ws, lane, inst, tally, state, s, computed + tokens, r >= lane["warmup"])
     cache_known(inp, ws, lane, inst, request, state, s, computed + tokens)
 
 
@@ -122,7 +128,8 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     end = computed + tokens + lane["drafts"]
     if tokens == 0:
         return False, False
-    if room_for(inp, lane, inst, state, end, np.int64(state["blocks"]), 0) < 0:
+    had = np.int64(state["blocks"])
+    if room_for(inp, ws, lane, inst, state, s, computed, end, had, 0) < 0:
         inst["shortages"] += 1
         return False, False
     if computed == 0:  # of a prompt of one token; then vLLM looks it up and counts it once more
@@ -145,7 +152,7 @@ def _admit_anew(inp, ws, out, lane, inst, tally, index, engine, position, alone)
     if state["blocks"] > 0:
         release_all(ws, lane, inst, state, s)
     request = inp.requests[lane["request_lo"] + r]
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
     admitted = _admit_head(
         inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, position
     )
@@ -164,10 +171,15 @@ def _admit_head(
     state = ws.states[s]
     computed = hits * lane["block_size"]
     tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
+    if lane["states"]:
+        tokens = aligned(ws, lane, state, s, tokens, computed)
     if tokens == 0:
         return False
     end = computed + tokens + lane["drafts"]
-    room = room_for(inp, lane, inst, state, end, hits, unused)
+    room = room_for(inp, ws, lane, inst, state, s, computed, end, hits, unused)
+    if keeps_states(lane) and (room < 0 or is_fresh(inp, ws, lane, inst, engine, r, hits)):
+        inst["shortages"] += room < 0
+        return False
     if room < 0:
         plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
         watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
@@ -197,9 +209,9 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
             call_off(ws, r)
         inst["gave_up"] = 1
         return True
-    state = ws.states[engine["state_lo"] + r]
+    s = engine["state_lo"] + r
     request = inp.requests[lane["request_lo"] + r]
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.states[s], s)
     if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     return _admit_head(

@@ -4,7 +4,8 @@ from ..._jit import leaf
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
-from .tables import clear, groups_of
+from .slots import groups_of
+from .tables import clear
 
 
 @leaf
@@ -78,7 +79,9 @@ def _begin_states(inp, ws, lane):
             _begin_state(ws, lane, other, request, slots + place, request["output"])
             ws.handoffs[r] = ws.blank_handoff[0]
         else:
-            table_lo = place * groups_of(lane)
+            table_lo = place * (groups_of(lane) + lane["states"])
+            if lane["states"]:
+                ws.recurrent[r] = ws.blank_recurrent[0]
             _begin_state(ws, lane, r, request, table_lo, request["output"])
 
 

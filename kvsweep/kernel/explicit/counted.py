@@ -37,7 +37,9 @@ from .leaving import leave_windows
 from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
-from .tables import cache_known, groups_of
+from .slots import groups_of
+from .states import keeps_states
+from .tables import cache_known
 
 
 @leaf
@@ -48,7 +50,7 @@ def stands(lane):
         plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
-    return plain and victim_is_last(lane)
+    return plain and victim_is_last(lane) and not keeps_states(lane)
 
 
 @leaf

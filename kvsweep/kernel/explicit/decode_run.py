@@ -33,7 +33,7 @@ from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
 from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
-from .tables import groups_of
+from .slots import groups_of
 
 
 @leaf

@@ -17,7 +17,8 @@ from ..._jit import leaf
 from ...records import NEVER, NONE
 from ..blocks.sizes import full_blocks, tokens_beyond
 from .left_behind import cut_out, is_in_use, is_noted, note_of
-from .tables import FAR, groups_of, slot_of, window_of
+from .slots import FAR, groups_of, slot_of
+from .tables import window_of
 
 
 @leaf

@@ -11,7 +11,8 @@ from ...records import NEVER, NONE
 from .due import catch_up
 from .leavers import advance_all, expect, find_own
 from .left_behind import leave_some
-from .tables import groups_of, leave_one
+from .slots import groups_of
+from .tables import leave_one
 
 
 @leaf

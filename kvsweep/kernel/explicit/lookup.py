@@ -10,7 +10,9 @@ from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
-from .tables import clear, groups_of, left_by, slot_of, watch_windows, window_of
+from .slots import groups_of, slot_of
+from .states import count_hit, find_state, keeps_states, touch_state
+from .tables import clear, left_by, watch_windows, window_of
 
 
 @leaf
@@ -51,8 +53,8 @@ def _find_window(inp, ws, lane, inst, request, state, first, end, limit, window)
 
 
 @leaf
-def find_prefix(inp, ws, lane, inst, request, state, limit):
-    """Return how many leading blocks, `limit` at most, all groups agree on.
+def _find_attention(inp, ws, lane, inst, request, state, limit):
+    """Return how many leading blocks, `limit` at most, all groups of attention agree on.
 
     Full groups are asked once, windows until no class shortens what the others have.
     """
@@ -77,7 +79,27 @@ def find_prefix(inp, ws, lane, inst, request, state, limit):
 
 
 @leaf
-def find_hits(inp, ws, lane, inst, request, state):
+def find_prefix(inp, ws, lane, inst, request, state, limit):
+    """Return how many leading blocks, `limit` at most, all groups agree on."""
+    hits = _find_attention(inp, ws, lane, inst, request, state, limit)
+    if keeps_states(lane):
+        hits = find_state(inp, ws, lane, inst, request, state, hits)
+    return hits
+
+
+@leaf
+def _find_noting(inp, ws, lane, inst, request, state, s, limit):
+    """Do as `find_prefix`, and note where others have more without a state (rule R12.9)."""
+    hits = _find_attention(inp, ws, lane, inst, request, state, limit)
+    if keeps_states(lane):
+        longest = hits
+        hits = find_state(inp, ws, lane, inst, request, state, longest)
+        ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
+    return hits
+
+
+@leaf
+def find_hits(inp, ws, lane, inst, request, state, s):
     """Find the cached prefix of a waiting request (rule R5.8).
 
     Returns
@@ -90,9 +112,8 @@ def find_hits(inp, ws, lane, inst, request, state):
         limit = full_blocks(lane, state["known"] - 1)
         if not state["preempted"]:
             limit = min(limit, request["reusable"])
-        hits = find_prefix(inp, ws, lane, inst, request, state, limit)
-    unused = np.int64(0)
-    used = np.int64(0)
+        hits = _find_noting(inp, ws, lane, inst, request, state, s, limit)
+    unused, used = count_hit(ws, lane, state, hits)
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
         for block in range(gone, hits):
@@ -124,6 +145,7 @@ def touch_hits(inp, ws, lane, inst, state, s, hits):
         ws.edges[s * groups_of(lane) + group]["gone"] = gone
         for block in range(gone, hits):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+    touch_state(ws, lane, inst, state, s, hits)
     state["blocks"] = hits
     state["room"] = hits * lane["block_size"]
     if lane["prefix_caching"]:

@@ -20,7 +20,7 @@ from .leases import next_lease_event
 from .leaving import leave_windows
 from .planning import planned_tokens
 from .refused import evicts_hit
-from .tables import FAR, groups_of
+from .slots import FAR, groups_of
 
 
 @leaf

@@ -4,7 +4,8 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for
-from .tables import groups_of, left_by, slot_of, window_of
+from .slots import groups_of, slot_of
+from .tables import left_by, window_of
 
 
 @leaf

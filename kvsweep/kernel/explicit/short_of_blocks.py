@@ -14,7 +14,8 @@ from .due import blocks_needed, catch_up, is_served, phase_of, this_phase
 from .inside import leave_inside
 from .leavers import discharge
 from .leaving import begin_turns, end_turns, leave_in_turn
-from .tables import cache_known, groups_of, watch_windows
+from .slots import groups_of
+from .tables import cache_known, watch_windows
 from .walking import preempt
 
 

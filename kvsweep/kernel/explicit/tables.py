@@ -13,21 +13,16 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .refused import wake_for
-
-FAR = np.int64(2**31 - 2)
-"""Tokens that no request has."""
-
-
-@leaf
-def groups_of(lane):
-    """Return the groups of layers, each with a table of its own per request."""
-    return 1 + np.int64(lane["more_groups"])
-
-
-@leaf
-def slot_of(state, group, block):
-    """Return the slot of a block of a request in the table of a group."""
-    return state["table_lo"] + group * state["places"] + block
+from .slots import FAR, groups_of, key_of, slot_of
+from .states import (
+    clear_states,
+    leave_states,
+    most_states,
+    publish_states,
+    release_states,
+    states_needed,
+    take_states,
+)
 
 
 @leaf
@@ -154,12 +149,6 @@ def grow(ws, lane, inst, tally, state, blocks, measured):
 
 
 @leaf
-def key_of(inp, lane, request, group, block):
-    """Return the key of a block of a request in a group."""
-    return np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]
-
-
-@leaf
 def _record(inp, ws, lane, inst, request, state, s, end):
     """Give the blocks before `end` that are not cached yet records, and cache them."""
     for group in range(groups_of(lane)):
@@ -175,6 +164,7 @@ def _record(inp, ws, lane, inst, request, state, s, end):
 def cache(inp, ws, lane, inst, request, state, s, tokens):
     """Cache the blocks that the first `tokens` of the known tokens fill; raise what is cached."""
     full = full_blocks(lane, min(tokens, state["known"] - lane["ahead"]))
+    publish_states(inp, ws, lane, inst, request, state, s, full)
     if state["published"] < state["private"]:
         _record(inp, ws, lane, inst, request, state, s, min(full, np.int64(state["private"])))
     state["published"] = full
@@ -194,11 +184,16 @@ def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, meas
     if lane["windows"] and state["computed"] - state["flight"] >= state["release_at"]:
         release_left(inp, ws, lane, inst, engine, request, state, s)
     end = state["computed"] + tokens
-    if end + lane["drafts"] > state["room"]:
-        blocks = blocks_for(lane, end + lane["drafts"])
-        if (blocks - state["blocks"]) * groups_of(lane) > inst["free"]:
+    states = np.int64(0)
+    if lane["states"]:
+        leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
+        states = states_needed(ws, lane, state, s, np.int64(state["computed"]), end, 0)
+    if end + lane["drafts"] > state["room"] or states > 0:
+        blocks = max(blocks_for(lane, end + lane["drafts"]), np.int64(state["blocks"]))
+        if (blocks - state["blocks"]) * groups_of(lane) + states > inst["free"]:
             return False
         grow(ws, lane, inst, tally, state, blocks, measured)
+        take_states(ws, lane, inst, tally, state, s, end, measured)
     cache_known(inp, ws, lane, inst, request, state, s, end)
     return True
 
@@ -213,14 +208,19 @@ def clear(ws, lane, state, s):
     state["release_at"] = FAR
     for group in range(groups_of(lane)):
         ws.edges[s * groups_of(lane) + group]["gone"] = 0
+    clear_states(ws, lane, s)
 
 
 @leaf
 def release_all(ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
+    if lane["states_first"]:
+        release_states(ws, lane, inst, state, s)
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         _release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+    if not lane["states_first"]:
+        release_states(ws, lane, inst, state, s)
     clear(ws, lane, state, s)
 
 
@@ -242,8 +242,10 @@ def can_never_fit(inp, lane, request):
     total = np.int64(0)
     for group in range(groups_of(lane)):
         total += capped(inp, lane, group, blocks)
+    total += most_states(lane, blocks)
     # With windows or drafts the recorder counts the last token too, which is never computed.
-    longest = most + (lane["drafts"] > 0 or lane["more_groups"] > 0 or window_of(inp, lane, 0) > 0)
+    hybrid = lane["more_groups"] + lane["states"] > 0 or window_of(inp, lane, 0) > 0
+    longest = most + (lane["drafts"] > 0 or hybrid)
     too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
     too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long

@@ -9,6 +9,7 @@ from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
 from ..tally import log_event
 from ..time.windows import inside
+from .aligning import aligned
 from .batches import entry_at, scheduled_batch
 from .tables import allocate, release_all, split
 
@@ -150,14 +151,17 @@ def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
 
 
 @leaf
-def _wanted(lane, inst, engine, state, alone):
+def _wanted(ws, lane, inst, engine, state, s, alone):
     """Return the tokens that a step would give a running request; 0: it is passed over."""
     waits = np.int64(state["placeholders"])
     if waits > 0 and state["computed"] + 2 - waits >= state["limit"]:
         return np.int64(0)  # its last token is on its way
     tokens = np.int64(state["known"]) + state["drafts"] + waits - state["computed"]
     room = min(inst["budget"], engine["input"] - lane["slot"])
-    return chunk_of(lane, tokens, room, alone, True)
+    tokens = chunk_of(lane, tokens, room, alone, True)
+    if lane["states"]:
+        tokens = aligned(ws, lane, state, s, tokens, np.int64(state["computed"]))
+    return tokens
 
 
 @leaf
@@ -196,7 +200,7 @@ def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
         r = ws.running[inst["run_lo"] + position]
         s = engine["state_lo"] + r
         state = ws.states[s]
-        tokens = _wanted(lane, inst, engine, state, alone)
+        tokens = _wanted(ws, lane, inst, engine, state, s, alone)
         if tokens == 0:
             position += 1
             continue

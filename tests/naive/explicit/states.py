@@ -1,4 +1,4 @@
-"""Groups of layers that keep a recurrent state beside groups of full attention (rules R12.6 to R12.9).
+"""Groups of layers that keep a recurrent state beside full attention (rules R12.6 to R12.9).
 
 A block of such a group is the state after so many tokens, and only where a chunk ends is there one.
 """

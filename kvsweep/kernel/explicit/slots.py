@@ -1,0 +1,29 @@
+"""Where the blocks of a request stand: the slots of its tables, one table for each group of layers.
+
+Groups of states (states.py) come behind those of attention here, wherever vLLM has them.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+
+FAR = np.int64(2**31 - 2)
+"""Tokens that no request has."""
+
+
+@leaf
+def groups_of(lane):
+    """Return the groups of attention, each with a table of its own per request."""
+    return 1 + np.int64(lane["more_groups"])
+
+
+@leaf
+def slot_of(state, group, block):
+    """Return the slot of a block of a request in the table of a group."""
+    return state["table_lo"] + group * state["places"] + block
+
+
+@leaf
+def key_of(inp, lane, request, group, block):
+    """Return the key of a block of a request in a group."""
+    return np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]

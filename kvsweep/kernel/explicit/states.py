@@ -1,0 +1,202 @@
+"""Groups of layers that keep a recurrent state: Mamba, linear attention (rules R12.6 to R12.9).
+
+A block of such a group is the state behind so many tokens. With prefix caching there is one where a
+chunk ends, at the end of a block while that can be, so the tables have *empty* slots between; and
+what a state was made from is given back, once it is not needed. Without it a request has one.
+
+All these groups have the same states of a request, so what is known of their tables is known once
+(`RECURRENT`). Each state that is cached has a record of its own.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE
+from ..blocks.prefix_table import find
+from ..blocks.sizes import blocks_for, full_blocks
+from . import block_records
+from .slots import groups_of, key_of, slot_of
+
+COUNTED = -2
+"""Slot of a state that is not cached and has no record; NONE: it is empty."""
+
+
+@leaf
+def keeps_states(lane):
+    """Return whether states are cached, so that they come and go while a request runs."""
+    return lane["states"] != 0 and lane["prefix_caching"] != 0
+
+
+@leaf
+def _slot(lane, state, number, block):
+    """Return the slot of a block in the table of a group of states."""
+    return slot_of(state, groups_of(lane) + number, block)
+
+
+@leaf
+def clear_states(ws, lane, s):
+    """Let a request have no states."""
+    if lane["states"]:
+        ws.recurrent[s]["length"] = 0
+        ws.recurrent[s]["alive"] = 0
+
+
+@leaf
+def most_states(lane, blocks):
+    """Return how many states a request of so many blocks has at a time, at most."""
+    each = np.int64(1)
+    if lane["prefix_caching"]:
+        each = min(np.int64(blocks), 2 + lane["checkpoints"])
+    return each * lane["states"]
+
+
+@leaf
+def can_keep(lane, start, end, position):
+    """Return whether a chunk can keep the state behind `position` tokens, from within it."""
+    size = lane["block_size"]
+    aligned = start == full_blocks(lane, start) * size
+    beyond = blocks_for(lane, end) - 2 > full_blocks(lane, start + size - 1) - 1
+    return aligned and beyond and start + size <= position < end
+
+
+@leaf
+def _keeps_one(ws, lane, state, own, start, end):
+    """Return whether a chunk keeps the state before its last one, in a slot that is empty."""
+    place = blocks_for(lane, end) - 2
+    keeps = lane["checkpoints"] != 0 and place >= 0
+    if keeps and own["alive"] <= place < own["length"]:
+        keeps = ws.tables[_slot(lane, state, 0, place)] == NONE
+    position = full_blocks(lane, end - 1) * lane["block_size"]
+    return keeps and can_keep(lane, start, end, position)
+
+
+@leaf
+def states_needed(ws, lane, state, s, start, end, hits):
+    """Return the states that a chunk takes, of tokens `start` to ``end - 1``; all groups together.
+
+    A request without any hits the one at the end of `hits` blocks.
+    """
+    own = ws.recurrent[s]
+    if not lane["prefix_caching"]:
+        return np.int64(lane["states"] * (own["length"] == 0))
+    own["keeps"] = _keeps_one(ws, lane, state, own, start, end)
+    more = blocks_for(lane, end) - own["length"] - hits
+    return np.int64(lane["states"] * min(more, 1 + own["keeps"]))
+
+
+@leaf
+def take_states(ws, lane, inst, tally, state, s, end, measured):
+    """Give a request the states of a chunk that ends at `end`, as `states_needed` counted them."""
+    if lane["states"]:
+        own = ws.recurrent[s]
+        want = np.int64(1)
+        first = np.int64(own["length"])
+        if lane["prefix_caching"]:
+            want = blocks_for(lane, end)
+            between = max(want - 1 - own["keeps"], first)
+            for number in range(lane["states"]):
+                for block in range(first, between):
+                    ws.tables[_slot(lane, state, number, block)] = NONE
+            first = between
+        if want > first:
+            for number in range(lane["states"]):
+                for block in range(first, want):
+                    ws.tables[_slot(lane, state, number, block)] = COUNTED
+            taken = (want - first) * lane["states"]
+            block_records.take(ws, inst, taken)
+            tally["blocks_taken"] += taken * measured
+            own["length"] = want
+
+
+@leaf
+def _release(ws, lane, inst, state, number, first, end):
+    """Free the states in slots `first` to ``end - 1``, the last one first; return how many."""
+    freed = np.int64(0)
+    for block in range(end - 1, first - 1, -1):
+        found = np.int64(ws.tables[_slot(lane, state, number, block)])
+        if found == COUNTED:
+            inst["free"] += 1
+        elif found != NONE:
+            block_records.release(ws, inst, found)
+        freed += found != NONE
+        ws.tables[_slot(lane, state, number, block)] = NONE
+    return freed
+
+
+@leaf
+def release_states(ws, lane, inst, state, s):
+    """Free all states of a request, group by group."""
+    if lane["states"]:
+        own = ws.recurrent[s]
+        for number in range(lane["states"]):
+            _release(ws, lane, inst, state, number, np.int64(own["alive"]), np.int64(own["length"]))
+
+
+@leaf
+def leave_states(ws, lane, inst, engine, state, s, tokens):
+    """Give back the states before that behind `tokens` processed tokens (rule R12.8)."""
+    own = ws.recurrent[s]
+    left = min(full_blocks(lane, max(tokens - 1, 0)), np.int64(own["length"]))
+    if lane["prefix_caching"] and left > own["alive"]:
+        for number in range(lane["states"]):
+            freed = _release(ws, lane, inst, state, number, np.int64(own["alive"]), left)
+            engine["window_freed"] += freed
+        own["alive"] = left
+
+
+@leaf
+def publish_states(inp, ws, lane, inst, request, state, s, end):
+    """Cache the states in slots before `end` that are not cached yet."""
+    if lane["states"]:
+        own = ws.recurrent[s]
+        for number in range(lane["states"]):
+            for block in range(max(np.int64(state["published"]), own["alive"]), end):
+                slot = _slot(lane, state, number, block)
+                if ws.tables[slot] == COUNTED:
+                    key = key_of(inp, lane, request, groups_of(lane) + number, block)
+                    ws.tables[slot] = block_records.cache(ws, inst, key)
+        schedule = ws.engines[inst["number"]]["schedules"]
+        if own["fresh_at"] != schedule:
+            own["fresh"] = state["published"]
+            own["fresh_at"] = schedule
+
+
+@leaf
+def find_state(inp, ws, lane, inst, request, state, hits):
+    """Return how many of the first `hits` blocks end with a state that all groups have.
+
+    It is noted in the tables of the request.
+    """
+    found = False
+    while hits > 0 and not found:
+        key = np.int64(inp.keys[request["key_lo"] + hits - 1])
+        found = True
+        for number in range(lane["states"]):
+            record = np.int64(find(ws, inst, key + (groups_of(lane) + number) * lane["n_keys"]))
+            found = found and record != NONE
+            ws.tables[_slot(lane, state, number, hits - 1)] = record
+        hits -= not found
+    return hits
+
+
+@leaf
+def count_hit(ws, lane, state, hits):
+    """Return the states that were found behind `hits` blocks: without a user, and with one."""
+    unused, used = np.int64(0), np.int64(0)
+    if keeps_states(lane) and hits > 0:
+        for number in range(lane["states"]):
+            record = ws.tables[_slot(lane, state, number, hits - 1)]
+            users = ws.blocks[record]["ref_count"]
+            unused += users == 0
+            used += users > 0
+    return unused, used
+
+
+@leaf
+def touch_state(ws, lane, inst, state, s, hits):
+    """Let a request have the states that were found behind `hits` blocks."""
+    if keeps_states(lane) and hits > 0:
+        for number in range(lane["states"]):
+            block_records.touch(ws, inst, ws.tables[_slot(lane, state, number, hits - 1)])
+        ws.recurrent[s]["length"] = hits
+        ws.recurrent[s]["alive"] = hits - 1
