@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import WINDOWS as STEP_WINDOWS
 from strategies import _Drawn, _Random, _trace
 
-FEATURES = ("groups", "drafts", "groups and drafts", "roles", "pools")
+FEATURES = ("groups", "states", "drafts", "groups and drafts", "roles", "pools")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -34,6 +34,8 @@ def _explicit(source, features, max_requests, closed_loop):
     scenario["cache"] = {"block_size": block_size, "gpu_blocks": gpu_blocks}
     if "groups" in feature:
         _add_groups(source, scenario["cache"])
+    if "states" in feature:
+        _add_states(source, scenario)
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
     if feature in ("roles", "leases"):
@@ -61,6 +63,18 @@ def _add_groups(source, cache):
         for kind in kinds
     ]
     cache["gpu_blocks"] *= source.pick((len(kinds), 1))
+
+
+def _add_states(source, scenario):
+    """Groups of states on either side of one or two of full attention; pools to match."""
+    state = {"kind": "state"}
+    if source.chance(50):
+        state["checkpoint"] = source.chance(80)
+    kinds = source.pick(("fs", "sf", "fsss", "ssf", "ffs", "sff"))
+    cache = scenario["cache"]
+    cache["groups"] = [{"kind": "full"} if kind == "f" else state for kind in kinds]
+    cache["gpu_blocks"] *= source.pick((len(kinds), 1))
+    scenario["engine"]["enable_chunked_prefill"] = True  # else refused
 
 
 def _add_drafts(source, trace, longest):
