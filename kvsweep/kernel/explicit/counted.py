@@ -38,7 +38,7 @@ from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
 from .slots import groups_of
-from .states import keeps_states
+from .states import keeps_states, tables_of
 from .tables import cache_known
 
 
@@ -50,7 +50,7 @@ def stands(lane):
         plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
-    return plain and victim_is_last(lane) and not keeps_states(lane)
+    return plain and victim_is_last(lane)
 
 
 @leaf
@@ -83,7 +83,7 @@ def _join(inp, ws, lane, inst, engine):
             _add_context(lane, inst, engine, state)
             engine["measured"] += r >= lane["warmup"]
             if lane["drafts"] == 0:
-                ws.due[place] = next_due(lane, request, state, inst["step"])
+                ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
                 ws.phases[phase_of(lane, inst, state)] += 1
                 enlist(inp, ws, lane, inst, state, s)
             elif engine["planned"] > inst["step"]:
@@ -130,11 +130,14 @@ def stand_down(inp, ws, lane, inst, tally, engine):
 
 @leaf
 def _may_go_on(ws, lane, inst, engine, count):
-    """Return whether there are budget and room for so many; with drafts blocks for all too."""
+    """Return whether there are budget and room for so many; maybe blocks for all."""
     tokens = count * (1 + lane["drafts"])
     fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
     if lane["drafts"] > 0:
         fits = fits and planned_blocks(ws, inst, engine) * groups_of(lane) <= inst["free"]
+    if keeps_states(lane):
+        taken = blocks_needed(ws, lane, inst, engine, this_phase(lane, inst)) * tables_of(lane)
+        fits = fits and taken <= inst["free"]
     return fits
 
 
@@ -145,7 +148,7 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
     Of those who would take a block `spared` do not.
     """
     phase = this_phase(lane, inst)
-    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * groups_of(lane)
+    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
     if lane["drafts"] > 0:
         take(ws, inst, taken)
         return

@@ -33,7 +33,7 @@ from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
 from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
-from .slots import groups_of
+from .states import keeps_states, tables_of
 
 
 @leaf
@@ -103,11 +103,11 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
     if last >= first:
         ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     phase = this_phase(lane, inst)
-    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * groups_of(lane)
+    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
     if taken > inst["free"]:
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
-        if last >= first:
+        if last >= first and not keeps_states(lane):
             cache_due(inp, ws, lane, inst, tally, engine, first, last)
         leave_windows(inp, ws, lane, inst, tally, engine, phase)
     return ending, taken
@@ -125,6 +125,8 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     settled, ends = ends_at(ws, inst, engine, duration)
     if settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken):
         return False
+    if keeps_states(lane):  # only now, as a schedule would cache what it does later than the next
+        cache_due(inp, ws, lane, inst, tally, engine, first, last)
     take(ws, inst, taken)
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     row = NONE

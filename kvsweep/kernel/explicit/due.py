@@ -12,6 +12,7 @@ from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
+from .states import decode_states, keeps_states, next_change
 from .tables import cache_known, fit
 
 
@@ -67,15 +68,18 @@ def _last_step(lane, request, state):
 
 
 @leaf
-def next_due(lane, request, state, step):
+def next_due(ws, lane, request, state, s, step):
     """Return the next step at which a request, up to date at `step`, has its last token.
 
-    Or fills a block that others look up; its other blocks are counted by phase.
+    Or fills a block that others look up, or its states change; its other blocks are counted by
+    phase.
     """
     steps = _last_step(lane, request, state)
     if state["published"] < state["private"]:
         filled = min(np.int64(state["computed"]) + 1, np.int64(state["known"]))
         steps = min(steps, state["publish_at"] - filled)
+    if keeps_states(lane):
+        steps = min(steps, next_change(ws, lane, state, s))
     return step + max(steps, 0)
 
 
@@ -127,7 +131,7 @@ def blocks_needed(ws, lane, inst, engine, phase):
 
 @leaf
 def cache_due(inp, ws, lane, inst, tally, engine, first, last):
-    """Cache the blocks that are due as others look them up."""
+    """Cache the blocks that are due as others look them up, and do what states are due for."""
     for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
         if ws.due[place] == inst["step"]:
             r = ws.running[place]
@@ -138,9 +142,12 @@ def cache_due(inp, ws, lane, inst, tally, engine, first, last):
             if not (ends and lane["async_scheduling"]):
                 request = inp.requests[lane["request_lo"] + r]
                 tokens = np.int64(state["computed"]) + 1
+                if keeps_states(lane):
+                    measured = r >= lane["warmup"]
+                    decode_states(ws, lane, inst, tally, engine, state, s, measured)
                 cache_known(inp, ws, lane, inst, request, state, s, tokens)
                 if not ends:
-                    ws.due[place] = next_due(lane, request, state, inst["step"])
+                    ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
 
 
 @leaf

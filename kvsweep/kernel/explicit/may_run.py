@@ -9,7 +9,6 @@ from ..scheduling.holders import LOADING
 from .leases import beats
 from .refused import evicts_hit
 from .slots import FAR
-from .states import keeps_states
 
 
 @leaf
@@ -82,8 +81,6 @@ def may_run(inp, ws, lane, inst, engine):
     """Return whether the next steps may be a run."""
     if lane["role"] == PREFILL or inst["running"] == 0:
         return False
-    if keeps_states(lane):
-        return False  # they come and go
     if lane["block_size"] == 1 and lane["prefix_caching"]:
         return False  # a step of a run would cache what it takes only then: a record too many
     if lane["drafts"] > 0 and not _may_verify(lane, inst):

@@ -20,7 +20,8 @@ from .leases import next_lease_event
 from .leaving import leave_windows
 from .planning import planned_tokens
 from .refused import evicts_hit
-from .slots import FAR, groups_of
+from .slots import FAR
+from .states import tables_of
 
 
 @leaf
@@ -167,7 +168,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     alike = np.int64(0)
     goes_on = True
     while goes_on and inst["step"] < due:
-        taken = blocks_needed(ws, lane, inst, engine, phase) * groups_of(lane)
+        taken = blocks_needed(ws, lane, inst, engine, phase) * tables_of(lane)
         fits = taken <= inst["free"]
         if fits and lane["drafts"] == 0:
             leave_windows(inp, ws, lane, inst, tally, engine, phase)

@@ -85,6 +85,16 @@ def states_needed(ws, lane, state, s, start, end, hits):
 
 
 @leaf
+def _grow(ws, lane, tally, state, own, first, end, measured):
+    """Let the slots `first` to ``end - 1`` have states, which are the last ones."""
+    for number in range(lane["states"]):
+        for block in range(first, end):
+            ws.tables[_slot(lane, state, number, block)] = COUNTED
+    tally["blocks_taken"] += (end - first) * lane["states"] * measured
+    own["length"] = end
+
+
+@leaf
 def take_states(ws, lane, inst, tally, state, s, end, measured):
     """Give a request the states of a chunk that ends at `end`, as `states_needed` counted them."""
     if lane["states"]:
@@ -99,13 +109,35 @@ def take_states(ws, lane, inst, tally, state, s, end, measured):
                     ws.tables[_slot(lane, state, number, block)] = NONE
             first = between
         if want > first:
-            for number in range(lane["states"]):
-                for block in range(first, want):
-                    ws.tables[_slot(lane, state, number, block)] = COUNTED
-            taken = (want - first) * lane["states"]
-            block_records.take(ws, inst, taken)
-            tally["blocks_taken"] += taken * measured
-            own["length"] = want
+            block_records.take(ws, inst, (want - first) * lane["states"])
+            _grow(ws, lane, tally, state, own, first, want, measured)
+
+
+@leaf
+def decode_states(ws, lane, inst, tally, engine, state, s, measured):
+    """Let a request that decodes leave and get what it does in this step; it is taken already."""
+    own = ws.recurrent[s]
+    leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
+    if state["computed"] == own["length"] * lane["block_size"]:
+        first = np.int64(own["length"])
+        _grow(ws, lane, tally, state, own, first, first + 1, measured)
+
+
+@leaf
+def next_change(ws, lane, state, s):
+    """Return in how many steps a request that decodes caches, leaves or gets a state."""
+    own = ws.recurrent[s]
+    computed = np.int64(state["computed"])
+    caches = state["publish_at"] - min(computed + 1, np.int64(state["known"]))
+    gets = own["length"] * lane["block_size"] - computed
+    leaves = (own["alive"] + 1) * lane["block_size"] + 1 + state["flight"] - computed
+    return min(caches, gets, leaves)
+
+
+@leaf
+def tables_of(lane):
+    """Return of how many tables a request that decodes takes blocks at a time."""
+    return groups_of(lane) + lane["states"] * lane["prefix_caching"]
 
 
 @leaf
