@@ -375,3 +375,48 @@ def test_recorded_scenarios_are_read_and_written_as_they_are(group):
 )
 def test_too_many_blocks_are_told_by_the_key_of_their_pool(cluster, key):
     assert refused(cluster=cluster).startswith(f"{key}: 1,000,000 blocks on each of 2,00")
+
+
+STATES = [{"kind": "state"}, {"kind": "state"}, {"kind": "full"}]
+
+
+def test_groups_of_states_are_kept_in_order():
+    groups = [{"kind": "full"}, {"kind": "state", "checkpoint": True}]
+    assert scenario(cache={"groups": groups}).to_trace()["cache"] == {"groups": groups}
+    assert is_explicit(scenario(cache={"groups": STATES}))
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (STATES[:2], "cache.groups: only states: there must be a group of kind 'full', too"),
+        ([*GROUPS, STATES[0]], "cache.groups: states beside sliding windows: no rule"),
+        ([STATES[0], GROUPS[0], STATES[0]], "cache.groups: groups of states stand together"),
+        ([{"kind": "state", "window": 9}, GROUPS[0]], "cache.groups[0].window: kind 'state' has"),
+        ([{"kind": "full", "checkpoint": True}], "cache.groups[0].checkpoint: kind 'full' has"),
+        (
+            [{"kind": "state", "checkpoint": True}, STATES[0], GROUPS[0]],
+            "cache.groups: checkpoint must be the same in all groups of states",
+        ),
+        ([{"kind": "state", "checkpoint": 1}, GROUPS[0]], "cache.groups[0].checkpoint: expected"),
+    ],
+)
+def test_wrong_groups_of_states_are_refused(groups, message):
+    assert refused(cache={"groups": groups}).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"engine": {"speculative": EAGLE}}, "engine.speculative: not with states"),
+        ({"engine": WHOLE}, "engine.enable_chunked_prefill: false, but vLLM needs chunks"),
+        ({"cluster": APART}, "cache.groups: not with prefill and decode apart"),
+        (
+            {"cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0}},
+            "cache.cpu_blocks: with cache.groups there is only",
+        ),
+    ],
+)
+def test_what_was_not_recorded_beside_states_is_refused(sections, message):
+    cache = {"groups": STATES, **sections.pop("cache", {})}
+    assert refused(cache=cache, **sections).startswith(message)

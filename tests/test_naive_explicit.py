@@ -15,7 +15,7 @@ from test_naive import request_row
 
 THRESHOLD = "pd_uncached_token_threshold"
 ROWS = ("adm", "sched")
-GROUPS = ("vllm2/hybrid", "vllm2/spec", "vllm2/mix")
+GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix")
 PD = "vllm2/pd"
 CASES = [(group, name) for group in GROUPS for name in vllm_cases(group)]
 

@@ -10,6 +10,7 @@ from kvsweep.errors import dotted
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
+    from kvsweep.config.groups import CacheGroup
     from kvsweep.workload.requests import Requests
 
 
@@ -62,13 +63,20 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
 
 
 def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:
-    """Return the blocks that so many tokens take, of all groups of layers; windows let some go."""
+    """Return the blocks that so many tokens take, of all groups of layers, at a time."""
     cache, engine = scenario.cache, scenario.engine
-    size = cache.block_size
-    blocks = -(-(tokens + 2 * engine.drafts) // size)
+    blocks = -(-(tokens + 2 * engine.drafts) // cache.block_size)
+    if not cache.groups:
+        return blocks
     steps = pool.max_num_batched_tokens * (1 + engine.async_scheduling)
-    windows = [group.window for group in cache.groups] or [None]
-    return sum(
-        blocks if window is None else min(blocks, -(-(window - 1 + steps) // size) + 1)
-        for window in windows
-    )
+    return sum(_at_a_time(scenario, group, blocks, steps) for group in cache.groups)
+
+
+def _at_a_time(scenario: Scenario, group: CacheGroup, blocks: int, steps: int) -> int:
+    """Return how many of its blocks a group has at a time, with `steps` tokens on their way."""
+    if group.kind == "state":
+        caches = scenario.engine.enable_prefix_caching
+        return min(blocks, 2 + bool(group.checkpoint)) if caches else 1
+    if group.window is None:
+        return blocks
+    return min(blocks, -(-(group.window - 1 + steps) // scenario.cache.block_size) + 1)

@@ -30,6 +30,7 @@ CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth"
 ASYNC = {"engine": {"async_scheduling": True}}
 TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
 WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
+STATES = {"cache": {"groups": [{"kind": "state"}, {"kind": "full"}]}}
 DRAFTED = {"engine": {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}}
 APART = {
     "instances": None,
@@ -62,6 +63,8 @@ FEATURES = {
     "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected_rare"),
     "a window": (WINDOW, "run_groups"),
     "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_explicit"),
+    "states": (STATES, "run_states"),
+    "states, asynchronous": ({**STATES, **ASYNC}, "run_states"),
     "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_groups"),
     "drafts": (DRAFTED, "run_drafts"),
     "drafts and a window": ({**WINDOW, **DRAFTED}, "run_explicit"),
@@ -86,6 +89,7 @@ KINDS = {
     "usual": (("run_batch", "run_async", "run_tiered"), _usual),
     "a connector": (("run_connected",), _connected),
     "groups": (("run_groups",), _explicit("groups")),
+    "states": (("run_states",), _explicit("states")),
     "pools": (("run_groups",), _explicit("pools")),
     "drafts": (("run_drafts",), _explicit("drafts")),
     "roles": (("run_apart",), _explicit("roles")),

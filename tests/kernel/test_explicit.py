@@ -22,7 +22,7 @@ from kvsweep.simulate import logged
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.workspace import allocate_outputs
 
-GROUPS = ("vllm2/hybrid", "vllm2/spec", "vllm2/mix")
+GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix")
 CASES = [(group, name) for group in GROUPS for name in goldens.vllm_cases(group)]
 PD = "vllm2/pd"
 TOTALS = {
@@ -238,7 +238,7 @@ LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally i
 
 @pytest.mark.parametrize(
     "feature",
-    ["groups", "drafts", "long drafts", "groups and drafts", "roles", "leases", "pools"],
+    ["groups", "states", "drafts", "long drafts", "groups and drafts", "roles", "leases", "pools"],
 )
 def test_without_its_logs_it_is_the_same(feature):
     """Steps that only decode are counted; those with drafts only where no log tells of each."""

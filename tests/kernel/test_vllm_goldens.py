@@ -79,7 +79,8 @@ def _check_totals(expected, single):
 
 
 TOTALS = {"evictions": "evictions", "hits": "hit_tokens", "stores": "stores", "loads": "loads"}
-GROUPS = ("vllm", ASYNC, *(f"vllm2/{name}" for name in ("offload", "hybrid", "spec", "mix", "pd")))
+OTHERS = ("offload", "hybrid", "state", "spec", "mix", "pd")
+GROUPS = ("vllm", ASYNC, *(f"vllm2/{name}" for name in OTHERS))
 
 
 @pytest.mark.parametrize("group", GROUPS)

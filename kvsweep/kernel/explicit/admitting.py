@@ -16,8 +16,9 @@ from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
+from .slots import groups_of
 from .states import keeps_states, states_needed, take_states
-from .tables import cache_known, capped, groups_of, grow, release_all, window_of
+from .tables import cache_known, capped, grow, release_all, window_of
 from .walking import schedule
 
 
