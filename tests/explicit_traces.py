@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from strategies import WINDOWS as STEP_WINDOWS
 from strategies import _Drawn, _Random, _trace
 
-FEATURES = ("groups", "states", "drafts", "groups and drafts", "roles", "pools")
+FEATURES = (
+    *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
+)
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -36,6 +38,8 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_groups(source, scenario["cache"])
     if "states" in feature:
         _add_states(source, scenario)
+    if feature == "states and drafts":  # fewer than tokens of a block, else refused
+        scenario["cache"]["block_size"] = max(6, block_size)
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
     if feature in ("roles", "leases"):

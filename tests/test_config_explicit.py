@@ -408,7 +408,10 @@ def test_wrong_groups_of_states_are_refused(groups, message):
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"engine": {"speculative": EAGLE}}, "engine.speculative: not with states"),
+        (
+            {"engine": {"speculative": EAGLE}, "cache": {"block_size": 3}},
+            "engine.speculative.tokens: 3 fill a block of states",
+        ),
         ({"engine": WHOLE}, "engine.enable_chunked_prefill: false, but vLLM needs chunks"),
         ({"cluster": APART}, "cache.groups: not with prefill and decode apart"),
         (

@@ -75,8 +75,8 @@ def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:
 def _at_a_time(scenario: Scenario, group: CacheGroup, blocks: int, steps: int) -> int:
     """Return how many of its blocks a group has at a time, with `steps` tokens on their way."""
     if group.kind == "state":
-        caches = scenario.engine.enable_prefix_caching
-        return min(blocks, 2 + bool(group.checkpoint)) if caches else 1
+        caches, drafts = scenario.engine.enable_prefix_caching, scenario.engine.drafts
+        return (min(blocks, 2 + bool(group.checkpoint)) if caches else 1) + drafts
     if group.window is None:
         return blocks
     return min(blocks, -(-(group.window - 1 + steps) // scenario.cache.block_size) + 1)

@@ -121,8 +121,9 @@ def _check_states(scenario: Scenario) -> None:
         raise KeyProblem(where, "groups of states stand together, as vLLM makes them")
     if len({bool(group.checkpoint) for group in state_groups(groups)}) > 1:
         raise KeyProblem(where, "checkpoint must be the same in all groups of states")
-    if scenario.engine.drafts:
-        raise KeyProblem(("engine", "speculative"), "not with states: no rule was recorded")
+    if scenario.engine.drafts >= scenario.cache.block_size:
+        message = f"{scenario.engine.drafts} fill a block of states, at which vLLM stops"
+        raise KeyProblem(("engine", "speculative", "tokens"), message)
     if not scenario.engine.enable_chunked_prefill:
         message = "false, but vLLM needs chunks beside states"
         raise KeyProblem(("engine", "enable_chunked_prefill"), message)

@@ -67,6 +67,7 @@ RECURRENT_FIELDS = (
     Field("junction", i32, "token", "tokens of blocks that others have, beyond a common state; 0"),
     Field("fresh", i32, "block", "first slot that the schedule `fresh_at` cached"),
     Field("fresh_at", i64, "1", "the latest schedule that cached a state of it, or -1"),
+    Field("given", u8, "1", "1 if it was given states since it was admitted"),
     Field("keeps", u8, "1", "1 if the chunk being scheduled keeps the state before its last one"),
 )
 

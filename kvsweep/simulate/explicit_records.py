@@ -42,8 +42,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "drafts": engine.drafts,
         "ahead": looks_ahead(scenario),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
-        # In flight a decode may be three times its drafts beyond what is known.
-        "more_places": 3 + -(-3 * engine.drafts // scenario.cache.block_size),
+        "more_places": _more_places(scenario),
         "longest": ANY_LENGTH,
         "routed": scenario.cluster.instances,
         "beta0": (scenario.latency.beta or (0.0,))[0] + engine.drafting_us,
@@ -51,6 +50,16 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
     if has_pools(scenario):
         fields |= _pool_fields(scenario)
     return fields
+
+
+def _more_places(scenario: Scenario) -> int:
+    """Return the places of a block table beyond the full blocks of what is known.
+
+    In flight a decode may be three times its drafts beyond that; and drafts have states.
+    """
+    cache, drafts = scenario.cache, scenario.engine.drafts
+    states = drafts if state_groups(cache.groups) else 0
+    return 3 + -(-3 * drafts // cache.block_size) + states
 
 
 def _state_fields(groups: tuple[CacheGroup, ...]) -> dict[str, Any]:

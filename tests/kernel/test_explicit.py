@@ -238,7 +238,17 @@ LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally i
 
 @pytest.mark.parametrize(
     "feature",
-    ["groups", "states", "drafts", "long drafts", "groups and drafts", "roles", "leases", "pools"],
+    [
+        "groups",
+        "states",
+        "drafts",
+        "long drafts",
+        "groups and drafts",
+        "states and drafts",
+        "roles",
+        "leases",
+        "pools",
+    ],
 )
 def test_without_its_logs_it_is_the_same(feature):
     """Steps that only decode are counted; those with drafts only where no log tells of each."""

@@ -140,6 +140,7 @@ def _state(vllm: Vllm, scenario: Scenario, group: Group) -> Any:
         shapes=((2 * scenario.block_size,),),  # as many bytes as a block of keys and values
         dtypes=(vllm.torch.float32,),
         mamba_cache_mode="align" if caches else "none",
+        num_speculative_blocks=scenario.drafts,
         num_prefill_checkpoint_blocks=int(group.checkpoint),
         prefill_checkpoint_alignment=1 if group.checkpoint else None,
     )

@@ -10,7 +10,7 @@ from record_vllm.scenario import ceil_div
 from record_vllm.traces import FORMAT, Document
 from record_vllm.workloads import SHAPES, Dials, make_requests
 
-FEATURES = ("sync", "async", "offload", "hybrid", "state", "spec", "mix", "pd")
+FEATURES = ("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd")
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
@@ -78,8 +78,8 @@ def make_case(feature: str, seed: int) -> Document:
 
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
-    features = set(r.choice(_MIXES)) if feature == "mix" else {feature}
-    if feature in ("offload", "state", "pd") and r.random() < 0.5:
+    features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
+    if feature in ("offload", "state", "state-spec", "pd") and r.random() < 0.5:
         features.add("async")
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -195,7 +195,7 @@ def _blocks(draft: _Draft, request: dict[str, Any]) -> int:
     for group in draft.cache.get("groups", [{"kind": "full"}]):
         blocks = ceil_div(tokens, draft.block_size)
         if group["kind"] == "state":
-            blocks = min(blocks, 3)
+            blocks = min(blocks, 3) + drafts
         if group["kind"] == "sliding":
             kept = ceil_div(group["window"] - 1 + in_flight, draft.block_size) + 1
             blocks = min(blocks, kept)

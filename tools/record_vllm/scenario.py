@@ -129,7 +129,8 @@ class Scenario:
     def _blocks_of(self, group: Group, tokens: int) -> int:
         blocks = ceil_div(tokens, self.block_size)
         if group.kind == "state":
-            return min(blocks, 2 + group.checkpoint) if self.enable_prefix_caching else 1
+            more = 2 + group.checkpoint if self.enable_prefix_caching else 1
+            return min(blocks, more) + self.drafts
         if group.window is None:
             return blocks
         in_flight = self.steps_in_flight * self.max_num_batched_tokens

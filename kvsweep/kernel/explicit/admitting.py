@@ -10,7 +10,7 @@ from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
-from .aligning import aligned, is_fresh
+from .aligning import aligned_with, is_fresh
 from .deciding import call_off
 from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits, watch_hits
@@ -41,7 +41,7 @@ def room_for(inp, ws, lane, inst, state, s, start, tokens, had, unused):
         if lane["states"]:
             reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
     if lane["states"]:  # after the reservation: it notes what the chunk keeps
-        need += states_needed(ws, lane, state, s, start, tokens, had)
+        need += states_needed(ws, lane, state, s, start, tokens - lane["drafts"], had)
     return room - max(need, reserved)
 
 
@@ -173,7 +173,7 @@ def _admit_head(
     computed = hits * lane["block_size"]
     tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
     if lane["states"]:
-        tokens = aligned(ws, lane, state, s, tokens, computed)
+        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
     if tokens == 0:
         return False
     end = computed + tokens + lane["drafts"]

@@ -50,6 +50,16 @@ def aligned(ws, lane, state, s, tokens, start):
 
 
 @leaf
+def aligned_with(ws, lane, state, s, tokens, start, padded):
+    """Return the same of an admission, and whether it is padded still: not if that was cut."""
+    found = aligned(ws, lane, state, s, tokens, start)
+    if padded and found > 0 and found != tokens:
+        found = np.int64(1)
+        padded = False
+    return found, padded
+
+
+@leaf
 def is_fresh(inp, ws, lane, inst, engine, head, hits):
     """Return whether the state that a head hits behind `hits` blocks is cached by this schedule.
 

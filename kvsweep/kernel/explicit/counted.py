@@ -50,6 +50,7 @@ def stands(lane):
         plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
+    plain = plain and not (lane["drafts"] > 0 and keeps_states(lane))  # some move in each step
     return plain and victim_is_last(lane)
 
 

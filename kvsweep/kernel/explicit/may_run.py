@@ -9,6 +9,7 @@ from ..scheduling.holders import LOADING
 from .leases import beats
 from .refused import evicts_hit
 from .slots import FAR
+from .states import keeps_states
 
 
 @leaf
@@ -83,7 +84,7 @@ def may_run(inp, ws, lane, inst, engine):
         return False
     if lane["block_size"] == 1 and lane["prefix_caching"]:
         return False  # a step of a run would cache what it takes only then: a record too many
-    if lane["drafts"] > 0 and not _may_verify(lane, inst):
+    if lane["drafts"] > 0 and (keeps_states(lane) or not _may_verify(lane, inst)):
         return False
     if engine["queued"] != lane["async_scheduling"] or tries(inp, ws, lane, inst, engine, 0):
         return False

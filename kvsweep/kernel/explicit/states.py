@@ -2,7 +2,8 @@
 
 A block of such a group is the state behind so many tokens. With prefix caching there is one where a
 chunk ends, at the end of a block while that can be, so the tables have *empty* slots between; and
-what a state was made from is given back, once it is not needed. Without it a request has one.
+what a state was made from is given back, once it is not needed. Without it a request has one. With
+drafts there is one more for each, behind the request's own, and it moves on with that.
 
 All these groups have the same states of a request, so what is known of their tables is known once
 (`RECURRENT`). Each state that is cached has a record of its own.
@@ -39,6 +40,7 @@ def clear_states(ws, lane, s):
     if lane["states"]:
         ws.recurrent[s]["length"] = 0
         ws.recurrent[s]["alive"] = 0
+        ws.recurrent[s]["given"] = 0
 
 
 @leaf
@@ -47,7 +49,7 @@ def most_states(lane, blocks):
     each = np.int64(1)
     if lane["prefix_caching"]:
         each = min(np.int64(blocks), 2 + lane["checkpoints"])
-    return each * lane["states"]
+    return (each + lane["drafts"]) * lane["states"]
 
 
 @leaf
@@ -64,7 +66,7 @@ def _keeps_one(ws, lane, state, own, start, end):
     """Return whether a chunk keeps the state before its last one, in a slot that is empty."""
     place = blocks_for(lane, end) - 2
     keeps = lane["checkpoints"] != 0 and place >= 0
-    if keeps and own["alive"] <= place < own["length"]:
+    if keeps and own["alive"] <= place < own["length"] - lane["drafts"]:
         keeps = ws.tables[_slot(lane, state, 0, place)] == NONE
     position = full_blocks(lane, end - 1) * lane["block_size"]
     return keeps and can_keep(lane, start, end, position)
@@ -77,11 +79,12 @@ def states_needed(ws, lane, state, s, start, end, hits):
     A request without any hits the one at the end of `hits` blocks.
     """
     own = ws.recurrent[s]
+    new = 1 + lane["drafts"] * (own["given"] == 0)
     if not lane["prefix_caching"]:
-        return np.int64(lane["states"] * (own["length"] == 0))
+        return np.int64(lane["states"] * new * (own["length"] == 0))
     own["keeps"] = _keeps_one(ws, lane, state, own, start, end)
-    more = blocks_for(lane, end) - own["length"] - hits
-    return np.int64(lane["states"] * min(more, 1 + own["keeps"]))
+    more = blocks_for(lane, end) + lane["drafts"] - own["length"] - hits
+    return np.int64(lane["states"] * min(more, new + own["keeps"]))
 
 
 @leaf
@@ -95,22 +98,42 @@ def _grow(ws, lane, tally, state, own, first, end, measured):
 
 
 @leaf
+def _move(ws, lane, state, own, between):
+    """Leave slots empty up to `between`; return the first behind those that have a state then.
+
+    States of drafts in front of it move behind it.
+    """
+    first = np.int64(own["length"])
+    for number in range(lane["states"]):
+        for block in range(first, between):
+            ws.tables[_slot(lane, state, number, block)] = NONE
+    moved = max(first, between)
+    if lane["drafts"] > 0 and own["given"]:
+        for block in range(first - lane["drafts"], min(first, between)):
+            for number in range(lane["states"]):
+                slot = _slot(lane, state, number, block)
+                ws.tables[_slot(lane, state, number, moved)] = ws.tables[slot]
+                ws.tables[slot] = NONE
+            moved += 1
+    return moved
+
+
+@leaf
 def take_states(ws, lane, inst, tally, state, s, end, measured):
     """Give a request the states of a chunk that ends at `end`, as `states_needed` counted them."""
     if lane["states"]:
         own = ws.recurrent[s]
-        want = np.int64(1)
+        want = 1 + np.int64(lane["drafts"])
         first = np.int64(own["length"])
         if lane["prefix_caching"]:
-            want = blocks_for(lane, end)
-            between = max(want - 1 - own["keeps"], first)
-            for number in range(lane["states"]):
-                for block in range(first, between):
-                    ws.tables[_slot(lane, state, number, block)] = NONE
-            first = between
+            want = blocks_for(lane, end) + lane["drafts"]
+            if want > first or own["keeps"]:
+                first = _move(ws, lane, state, own, want - lane["drafts"] - 1 - own["keeps"])
         if want > first:
             block_records.take(ws, inst, (want - first) * lane["states"])
             _grow(ws, lane, tally, state, own, first, want, measured)
+        own["length"] = max(want, np.int64(own["length"]))
+        own["given"] = 1
 
 
 @leaf

@@ -42,6 +42,8 @@ class ExplicitRequest(Request):
         When its instance took note of the end of its transfer.
     keeps : list of bool
         Per group, whether the chunk being scheduled keeps the last state but one.
+    has_states : bool
+        Whether it has been given states since it was admitted.
     junction : int
         Tokens of its blocks that others have, too, if more than those of the last common state.
     found : int
@@ -60,6 +62,7 @@ class ExplicitRequest(Request):
     pulled: bool = False
     reported_us: int | None = None
     keeps: list = field(default_factory=list)
+    has_states: bool = False
     junction: int = 0
     found: int = 0
     pull_fails: bool = False

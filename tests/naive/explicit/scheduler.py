@@ -221,6 +221,8 @@ class ExplicitScheduler(Scheduler):
         n = self.tables.split(request, min(n, decision.room), total)
         if n == 0:
             return Tried.ENDS
+        if padded and n != 1 + self.engine.drafts:  # it cannot be cut
+            n, padded = 1, False
         if not self._seat(request, total + n + self.engine.drafts, hits, total):
             return Tried.ENDS
         self.tables.publish(request, min(total + n, len(request.known)))

@@ -17,6 +17,8 @@ class StateTables(Tables):
         Per group, whether it keeps states; whether a chunk may keep the last but one, too.
     longest_chunk : int
         Tokens of the longest chunk.
+    drafts : int
+        Each draft token has a state of its own, in front of which the request's state stands.
     fresh : set of key
         Keys of states that the schedule under way has published: nobody can use one before its
         end, not even an older block of the same key.
@@ -28,6 +30,7 @@ class StateTables(Tables):
         self.checkpoints = [group.get("checkpoint", False) for group in cache.groups]
         limits = engine.max_num_batched_tokens, engine.long_prefill_token_threshold or inf
         self.longest_chunk = min(limits)
+        self.drafts = engine.drafts
         self.fresh = set()
 
     def begin(self):
@@ -44,9 +47,8 @@ class StateTables(Tables):
         """Return the blocks that a group has at a time of a request of so many tokens."""
         if not self.states[group]:
             return self.blocks_for(tokens)
-        if not self.caching:
-            return 1
-        return min(self.blocks_for(tokens), 2 + self.checkpoints[group])
+        most = 2 + self.checkpoints[group] if self.caching else 1
+        return min(self.blocks_for(tokens), most) + self.drafts
 
     def find(self, keys, most):
         """Return what all groups have of a sequence: blocks per group, their tokens, the full's."""
@@ -126,7 +128,7 @@ class StateTables(Tables):
         table, place = request.tables[group], self.blocks_for(end) - 2
         if not self.checkpoints[group] or place < 0:
             return False
-        absent = place >= len(table) or table[place] is None
+        absent = place >= len(table) - (self.drafts if table else 0) or table[place] is None
         position = (end - 1) // self.block_size * self.block_size
         return self._keeps(start, end, position) and absent
 
@@ -138,15 +140,16 @@ class StateTables(Tables):
             if not self.states[group]:
                 needed += max(self.blocks_for(tokens) - len(table) - len(found), 0)
             elif not self.caching:
-                needed += not table
+                needed += 0 if table else 1 + self.drafts
             elif found and self.pool.key[found[-1]] in self.fresh:
                 return inf
             else:
-                more = self.blocks_for(tokens) - len(table) - len(found)
-                keeps = self._keeps_one(request, group, total, tokens)
+                end = tokens if capped else tokens - self.drafts
+                more = self.blocks_for(end) + self.drafts - len(table) - len(found)
+                keeps = self._keeps_one(request, group, total, end)
                 if not capped:
                     request.keeps[group] = keeps
-                needed += min(more, 1 + keeps)
+                needed += min(more, 1 + keeps + (0 if table else self.drafts))
             needed += sum(block is not None and self.pool.ref[block] == 0 for block in found)
         return needed
 
@@ -165,13 +168,27 @@ class StateTables(Tables):
         for group, table in enumerate(request.tables):
             want = self.blocks_for(tokens)
             if self.states[group]:
-                want = want if self.caching else 1
-                between = want - 1 - (self.caching and request.keeps[group])
-                table.extend([None] * (between - len(table)) if self.caching else [])
+                want = 1 + self.drafts
+                if self.caching:
+                    want = self.blocks_for(tokens - self.drafts) + self.drafts
+                    self._move(request, group, table, want)
             more = max(want - len(table), 0)
             table.extend(self.pool.take(more))
             taken += more
+        request.has_states = True
         return taken
+
+    def _move(self, request, group, table, want):
+        """Leave slots empty before the states of a chunk, behind which those of drafts stand."""
+        if want <= len(table) and not request.keeps[group]:
+            return
+        before = len(table)
+        between = want - self.drafts - 1 - request.keeps[group]
+        table.extend([None] * (between - before))
+        for place in range(max(before - self.drafts, 0), before):
+            if place < between and request.has_states:
+                table.append(table[place])
+                table[place] = None
 
     def publish(self, request, tokens):
         before = list(request.published_of)
@@ -184,3 +201,4 @@ class StateTables(Tables):
     def clear(self, request):
         super().clear(request)
         request.keeps = [False for _ in self.states]
+        request.has_states = False
