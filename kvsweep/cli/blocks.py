@@ -21,6 +21,29 @@ def options(command: Any) -> Any:
             default=None,
             help="Two steps under way at a time, as is vLLM's default, or one.",
         ),
+        click.option(
+            "--mamba-ssm-cache-dtype",
+            "mamba_ssm_dtype",
+            metavar="D",
+            help="Of the recurrence of a state: float32, bfloat16 [the model's].",
+        ),
+        click.option(
+            "--mamba-cache-dtype",
+            "mamba_dtype",
+            metavar="D",
+            help="Of the convolution of a state, and of the recurrence [the model's].",
+        ),
+        click.option(
+            "--gdn-prefill-backend",
+            "gdn_prefill",
+            metavar="NAME",
+            help="Of gated delta nets: flashinfer, triton [vLLM's].",
+        ),
+        click.option(
+            "--prefix-caching/--no-prefix-caching",
+            default=None,
+            help="Whether states are kept at the ends of blocks, as is vLLM's default.",
+        ),
         click.option("--max-num-seqs", type=int, metavar="N", help="Requests of a step [vLLM's]."),
         click.option(
             "--max-num-batched-tokens", type=int, metavar="N", help="Tokens of a step [vLLM's]."

@@ -152,6 +152,8 @@ def shard_of(config: dict[str, Any], where: str, tp: int) -> Shard:
     _, about, text = text_model(Values(config, where))
     if text.table.get("index_topk") is not None:
         raise InputError(f"{where}: index_topk: sparse attention is not measured")
+    if about.states is not None:
+        raise InputError(f"{where}: layers that keep a state are not measured")
     sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")
     if text.table.get("mlp_only_layers") or any(step not in (None, 1) for step in sparse):
         raise InputError(f"{where}: experts in some layers only are not measured")

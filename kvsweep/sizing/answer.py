@@ -85,6 +85,8 @@ class Answer:
             "kv_gib": None if self.kv_bytes is None else round(gib(self.kv_bytes), MANY),
             "max_concurrency": None if self.concurrency is None else round(self.concurrency, MANY),
             "block_size": self.block_size,
+            "block_size_raised_from": served.raised_from if served else None,
+            "state_bytes": served.state.size if served and served.state else None,
             "blocks_per_request": shape.request_blocks if shape else None,
             "starts": shape.starts(self.blocks) if shape else None,
             **_settings(served),
@@ -119,6 +121,7 @@ def _group(shape: Layout, group: Any) -> dict[str, Any]:
         "block_size": page.block_size,
         "page_bytes": page.page_bytes,
         "blocks_per_request": group.blocks_per_request(shape.limits),
+        "checkpoint": None if page.layer.state is None else page.layer.state.checkpoint,
     }
 
 

@@ -10,6 +10,7 @@ from kvsweep.sizing.defaults import BLOCK_SIZE
 from kvsweep.sizing.estimate import Budget, Part
 from kvsweep.sizing.gpus import Gpu
 from kvsweep.sizing.groups import Group
+from kvsweep.sizing.layers import State
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import gib
 
@@ -25,7 +26,10 @@ def answer_text(found: Answer) -> str:
     shape, served = found.layout, found.served
     if shape is not None and served is not None and shape.hybrid:
         lines += ["", "Groups of layers, which draw their blocks from one pool", *_groups(shape)]
-        lines.append(f"  {_under_way(served, found.gpu)}")
+        if any(group.pages[0].layer.window for group in shape.groups):
+            lines.append(f"  {_under_way(served, found.gpu)}")
+        if served.state is not None:
+            lines += [f"  {_states(served.state)}", *_raised(served, shape)]
     if found.plan is not None and served is not None:
         lines += ["", f"Memory of each {found.plan.gpu.name}, GiB"]
         lines += _table(_memory(found.plan, served, found.utilization is None))
@@ -81,13 +85,39 @@ def _groups(shape: Layout) -> list[str]:
     for group in shape.groups:
         layer = group.pages[0].layer
         window = f" {layer.window:,}" if layer.window else ""
-        text = (
-            f"{len(group.members)} layers in blocks of {group.block_size} tokens; a request takes "
-            f"up to {group.blocks_per_request(shape.limits):,} blocks"
-        )
+        text = f"{len(group.members)} layers; a request takes {_most(group, shape)}"
+        if layer.state is None:
+            sized = f"layers in blocks of {group.block_size} tokens"
+            text = f"{len(group.members)} {sized}; a request takes up to {_most(group, shape)}"
         key = (f"{layer.kind}{window}", text)
         counts[key] = counts.get(key, 0) + 1
     return _table([(kind, f"{count} x", text) for (kind, text), count in counts.items()])
+
+
+def _most(group: Group, shape: Layout) -> str:
+    most = group.blocks_per_request(shape.limits)
+    return f"{most:,} block{'' if most == 1 else 's'}"
+
+
+def _states(state: State) -> str:
+    """Say how many states a request holds, and why."""
+    many = f"{state.copies} states" if state.copies > 1 else "a state"
+    text = f"a request holds {many} of {state.size:,} bytes in each layer"
+    if state.copies == 1:
+        return f"{text}: prefix caching is off"
+    return f"{text}, for prefix caching{' and checkpoints' if state.checkpoint else ''}"
+
+
+def _raised(served: Served, shape: Layout) -> list[str]:
+    """Return what vLLM logs of the block size and of pages that are padded."""
+    assert served.state is not None
+    lines = []
+    if served.raised_from is not None:
+        lines.append(f"Setting attention block size to {served.block_size} tokens")
+    page, size = shape.groups[0].pages[0].page_bytes, served.state.size
+    if page > size:
+        lines.append(f"Padding mamba page size by {100 * (page - size) / size:.2f}%")
+    return ["  vLLM logs: " + "; ".join(lines)] if lines else []
 
 
 def _under_way(served: Served, gpu: Gpu | None) -> str:
@@ -143,7 +173,7 @@ def _next(found: Answer) -> list[str]:
             f"max_num_batched_tokens {usual.max_num_batched_tokens:,}"
         )
     layout = found.layout
-    if layout is not None and len({group.block_size for group in layout.groups}) > 1:
+    if layout is not None and len(layout.block_sizes) > 1:
         lines.append(
             "in a sweep, whose groups have blocks of one size, as many of the longest requests fit "
             f"with cache.gpu_tokens = {found.tokens}"
@@ -160,9 +190,12 @@ def _next(found: Answer) -> list[str]:
 
 def _group(group: Group) -> str:
     """Write a group as a sweep has it."""
-    window = group.pages[0].layer.window
-    kind = "full" if window is None else "sliding"
-    size = "" if window is None else f", window = {window}"
+    layer = group.pages[0].layer
+    if layer.state is not None:
+        more = ", checkpoint = true" if layer.state.checkpoint else ""
+        return f'{{ kind = "state"{more} }}'
+    kind = "full" if layer.window is None else "sliding"
+    size = "" if layer.window is None else f", window = {layer.window}"
     return f'{{ kind = "{kind}"{size} }}'
 
 

@@ -27,6 +27,12 @@ class Architecture(NamedTuple):
         Row of the table of activations (``gpus.toml``).
     weights : bool
         Whether weights can be counted.
+    states : str or None
+        Which layers keep a state, and of what: ``delta`` (gated delta nets, of Qwen), ``pattern``
+        (Mamba-2 in NVIDIA's names), ``named`` (Mamba-2), ``both`` (Mamba-2 beside attention in all
+        layers); None: no layer does.
+    state_dtype : tuple of str
+        Key of the data type of the recurrence, if there is one, and what it is without.
     """
 
     sliding: str = "never"
@@ -38,9 +44,13 @@ class Architecture(NamedTuple):
     tied: bool = False
     family: str = "dense"
     weights: bool = True
+    states: str | None = None
+    state_dtype: tuple[str, str] = ("", "auto")
 
 
 _MLA = Architecture(mla=True)
+_QWEN35 = Architecture(weights=False, states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
+_NEMOTRON = ("mamba_ssm_cache_dtype", "float32")
 _GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
 
 KNOWN = {
@@ -63,6 +73,14 @@ KNOWN = {
     "DeepseekV2ForCausalLM": _MLA,
     "DeepseekV3ForCausalLM": _MLA,
     "DeepseekV32ForCausalLM": _MLA,
+    "Qwen3NextForCausalLM": Architecture(weights=False, states="delta"),
+    "Qwen3_5ForCausalLM": _QWEN35,
+    "Qwen3_5MoeForCausalLM": _QWEN35,
+    "Qwen3_5ForConditionalGeneration": _QWEN35,
+    "Qwen3_5MoeForConditionalGeneration": _QWEN35,
+    "NemotronHForCausalLM": Architecture(weights=False, states="pattern", state_dtype=_NEMOTRON),
+    "GraniteMoeHybridForCausalLM": Architecture(weights=False, states="named"),
+    "FalconH1ForCausalLM": Architecture(weights=False, states="both"),
 }
 """Architectures, by the name in ``architectures`` of a ``config.json``."""
 
@@ -71,6 +89,14 @@ LINEAR = (
     *("qwen3next", "qwen3_5", "qwen35", "kimilinear", "bailingmoev2_5", "bailingmoev3", "lfm2"),
     *("minimaxforcausallm", "minimaxtext", "minimaxm1", "minimaxvl"),  # MiniMax-M2 attends to all
 )
+
+
+GONE = {
+    "BambaForCausalLM": "0.23.0",
+    "MiniMaxM1ForCausalLM": "0.23.0",
+    "MiniMaxText01ForCausalLM": "0.23.0",
+}
+"""Architectures that vLLM 0.33.0 has no class of any more, and the last release that has one."""
 
 
 def architecture(name: str, where: str) -> Architecture:
@@ -84,7 +110,9 @@ def architecture(name: str, where: str) -> Architecture:
     if name in KNOWN:
         return KNOWN[name]
     low = name.lower()
-    if any(low.startswith(word) for word in (*STATE_SPACE, *LINEAR)):
+    if name in GONE:
+        why = f"is none of vLLM 0.33.0's: {GONE[name]} was the last release that has it"
+    elif any(low.startswith(word) for word in (*STATE_SPACE, *LINEAR)):
         why = "keeps states beside keys and values, whose pages are not computed here"
     else:
         why = "is not known here"

@@ -127,6 +127,11 @@ def _answer(
         shape.tokens(blocks), blocks * max(shape.block_bytes), **more
     )  # fmt: skip
     found.concurrency = shape.concurrency(blocks)
+    if served.raised_from is not None and served.raised_from == served.asked.block_size:
+        found.warnings.append(
+            f"--block-size: {served.raised_from}; vLLM raises it to {served.block_size}, for a "
+            "block of attention to be as large as a state"
+        )
     if not shape.starts(blocks):
         longest = shape.longest(blocks)
         remedy = f"; it does with --max-model-len {longest}" if longest else ""

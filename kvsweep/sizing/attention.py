@@ -7,6 +7,8 @@ from kvsweep.limits import MAX_LAYERS
 from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.model import AttentionShape
+from kvsweep.sizing.states import BOTH, layer_kinds
+from kvsweep.sizing.states import FULL as FULL_LAYER
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -27,11 +29,25 @@ def attention_shapes(config: Values, about: Architecture) -> tuple[AttentionShap
     """
     if about.mla:
         return _latent(config)
+    if about.states is not None:
+        return _beside_states(config, about)
     windows = layer_windows(config, about)
     own = len(windows) - config.number("num_kv_shared_layers")
     if own < 1:
         raise InputError(f"{config.where}: num_kv_shared_layers: leaves no layer with a cache")
     return tuple(_heads(config, layer, windows[layer]) for layer in range(own))
+
+
+def _beside_states(config: Values, about: Architecture) -> tuple[AttentionShape, ...]:
+    """Return the caches of the layers that keep keys and values, where others keep a state."""
+    if config.number("sliding_window") and config.switch("use_sliding_window", True):
+        raise InputError(
+            f"{config.where}: sliding_window: windows beside states are not computed here; the "
+            "server's /metrics tell its blocks: --log"
+        )
+    kinds = layer_kinds(config, about)
+    attending = [layer for layer, kind in enumerate(kinds) if kind in (FULL_LAYER, BOTH)]
+    return tuple(_heads(config, layer, None) for layer in attending)
 
 
 def query_heads(config: Values) -> int:

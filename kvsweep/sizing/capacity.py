@@ -53,6 +53,12 @@ class Layout:
         """Whether tokens are blocks times their size: all layers have full attention."""
         return not self.hybrid and self.groups[0].pages[0].layer.window is None
 
+    @property
+    def block_sizes(self) -> list[int]:
+        """Tokens of a block of the groups with keys and values, those that differ."""
+        groups = (group for group in self.groups if group.pages[0].layer.state is None)
+        return sorted({group.block_size for group in groups})
+
     def blocks(self, memory: Sequence[int]) -> int:
         """Return the blocks that fit into the memory of every stage, the null block included."""
         fits = (size // each for size, each in zip(memory, self.block_bytes, strict=True))
@@ -106,7 +112,7 @@ def layout(served: Served) -> Layout:
         If vLLM cannot, or a stage of the pipeline has no cache.
     """
     model, tp = served.model, served.asked.tp
-    caches = model.caches(tp, served.dtype)
+    caches = model.caches(tp, served.dtype, served.state)
     groups = group_layers(caches, served.block_size)
     parts = [model.caches_of(stage) for stage in stages(model.layers, served.asked.pp)]
     if not all(parts):

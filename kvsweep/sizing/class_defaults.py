@@ -12,6 +12,7 @@ from typing import Any
 from kvsweep.errors import InputError
 from kvsweep.sizing.architectures import Architecture, architecture
 from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.states import with_layers
 
 _MISTRAL = {
     "num_key_value_heads": 8,
@@ -34,6 +35,25 @@ _GEMMA2 = {
     "vocab_size": 256000,
 }
 _GEMMA3 = _GEMMA2 | {"max_position_embeddings": 131072, "vocab_size": 262208}
+
+_DELTA = {
+    "num_attention_heads": 16,
+    "head_dim": 256,
+    "max_position_embeddings": 32768,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}
+_MAMBA2 = {
+    "mamba_n_heads": 128,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 256,
+    "mamba_d_head": "auto",
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "LlamaForCausalLM": {"max_position_embeddings": 2048},
@@ -63,6 +83,24 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "sliding_window": 128,
         "max_position_embeddings": 131072,
     },
+    "Qwen3NextForCausalLM": _DELTA | {"num_key_value_heads": 2},
+    "Qwen3_5ForCausalLM": _DELTA | {"num_key_value_heads": 4},
+    "Qwen3_5ForConditionalGeneration": _DELTA | {"num_key_value_heads": 4},
+    "Qwen3_5MoeForCausalLM": _DELTA | {"num_key_value_heads": 2},
+    "Qwen3_5MoeForConditionalGeneration": _DELTA | {"num_key_value_heads": 2},
+    "NemotronHForCausalLM": {
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 4096,
+        "ssm_state_size": 128,
+        "mamba_num_heads": 128,
+        "mamba_head_dim": 64,
+        "n_groups": 8,
+        "conv_kernel": 4,
+    },
+    "GraniteMoeHybridForCausalLM": _MAMBA2 | {"max_position_embeddings": 2048},
+    "FalconH1ForCausalLM": _MAMBA2
+    | {"num_key_value_heads": 8, "max_position_embeddings": 8192, "mamba_d_ssm": 1024},
 }
 """Of keys that are missing, by the name in ``architectures``; a null is a value, not a lack."""
 
@@ -90,4 +128,5 @@ def text_model(whole: Values) -> tuple[str, Architecture, Values]:
     defaults = DEFAULTS.get(names[0], {})
     if text.word("model_type") == "ministral3":
         defaults = MINISTRAL3
-    return names[0], about, Values(defaults | text.table, text.where)
+    found = Values(defaults | text.table, text.where)
+    return names[0], about, with_layers(found) if about.states == "pattern" else found

@@ -39,6 +39,9 @@ class Gpu:
         Whether vLLM takes it for an A100, to which it gives smaller steps.
     packed : tuple of str
         Data types of keys and values that its backend for sparse MLA keeps as ``fp8_ds_mla``.
+    delta_keys : int or None
+        Channels of the keys of gated delta nets whose prefill is FlashInfer's by default; 0: any,
+        None: none.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Gpu:
     sparse_block: int = SPARSE_BLOCK
     a100: bool = False
     packed: tuple[str, ...] = ()
+    delta_keys: int | None = None
 
     def defaults(self) -> Defaults:
         """Return what ``vllm serve`` takes unless told."""
@@ -113,6 +117,7 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
                 table.get("sparse_block", SPARSE_BLOCK),
                 table.get("a100", False),
                 tuple(table.get("packed", ())),
+                table.get("delta_keys"),
             )
     if is_size(text):
         memory = parse_size(text, where)

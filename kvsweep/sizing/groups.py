@@ -62,8 +62,8 @@ def group_layers(layers: Sequence[LayerCache], block_size: int) -> list[Group]:
     InputError
         If vLLM has no way to give all layers blocks of as many bytes.
     """
-    pages = [PagedLayer(layer, block_size, block_size * layer.token_bytes) for layer in layers]
-    if len({layer.window for layer in layers}) == 1:
+    pages = [_page(layer, block_size) for layer in layers]
+    if len({(layer.window, layer.state) for layer in layers}) == 1:
         return [Group(tuple(range(len(pages))), tuple(pages))]
     kinds: dict[PagedLayer, list[int]] = {}
     for index, page in enumerate(equal_pages(pages)):
@@ -78,6 +78,12 @@ def group_layers(layers: Sequence[LayerCache], block_size: int) -> list[Group]:
     return groups
 
 
+def _page(layer: LayerCache, block_size: int) -> PagedLayer:
+    if layer.state is None:
+        return PagedLayer(layer, block_size, block_size * layer.token_bytes)
+    return PagedLayer(layer, layer.state.block_size, layer.state.size)
+
+
 def equal_pages(pages: Sequence[PagedLayer]) -> list[PagedLayer]:
     """Make the pages of all layers as large as the largest: by more tokens, or else by padding."""
     largest = max(page.page_bytes for page in pages)
@@ -86,6 +92,8 @@ def equal_pages(pages: Sequence[PagedLayer]) -> list[PagedLayer]:
 
 def _enlarged(page: PagedLayer, size: int) -> PagedLayer:
     ratio, rest = divmod(size, page.page_bytes)
+    if page.layer.state is not None:
+        return PagedLayer(page.layer, page.block_size, size)
     if not rest:
         return PagedLayer(page.layer, page.block_size * ratio, size)
     if page.layer.latent:

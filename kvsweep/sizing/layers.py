@@ -1,7 +1,7 @@
 """What the layers of a model keep of a token: vLLM's KV cache specs, by what they decide.
 
 Counterpart of vLLM 0.33.0's ``vllm/v1/kv_cache_interface.py``: `LayerCache` is a
-``FullAttentionSpec``, ``MLAAttentionSpec`` or ``SlidingWindowSpec``.
+``FullAttentionSpec``, ``MLAAttentionSpec``, ``SlidingWindowSpec`` or ``MambaSpec``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,30 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+class State(NamedTuple):
+    """What a layer keeps of a request in place of keys and values.
+
+    Attributes
+    ----------
+    size : int
+        Bytes on one GPU.
+    copies : int
+        States that a request holds at a time, each in a block of its own.
+    block_size : int
+        Tokens after which a state may be kept for others: a block's, or all of a request's.
+    checkpoint : bool
+        Whether the layer can tell the state at a block's end from inside a step.
+    """
+
+    size: int
+    copies: int
+    block_size: int
+    checkpoint: bool
+
+
 @dataclass(frozen=True)
 class LayerCache:
-    """The KV cache of one attention layer on one GPU.
+    """The KV cache of one attention layer on one GPU, or the state of another.
 
     Attributes
     ----------
@@ -49,12 +70,15 @@ class LayerCache:
         Tokens of a sliding window; None: full attention.
     latent : bool
         Whether it is MLA's, whose pages cannot be padded.
+    state : State or None
+        What is kept in place of keys and values, of which there are none then.
     """
 
     heads: int
     head_bytes: int
     window: int | None = None
     latent: bool = False
+    state: State | None = None
 
     @property
     def token_bytes(self) -> int:
@@ -63,7 +87,9 @@ class LayerCache:
 
     @property
     def kind(self) -> str:
-        """``full``, ``sliding`` or ``mla``."""
+        """``full``, ``sliding``, ``mla`` or ``state``."""
+        if self.state is not None:
+            return "state"
         if self.window is not None:
             return "sliding"
         return "mla" if self.latent else "full"
@@ -90,6 +116,8 @@ class PagedLayer:
     def blocks_per_request(self, limits: Limits) -> int:
         """Return the most blocks that a request holds, which vLLM plans with."""
         longest = limits.max_model_len
+        if self.layer.state is not None:
+            return self.layer.state.copies
         if self.layer.window is None:
             return cdiv(longest, self.block_size)
         held = min(self.layer.window - 1 + limits.in_flight, longest)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.dtypes import BYTES, SPARSE_MLA, SPARSE_MLA_BYTES
-from kvsweep.sizing.layers import LayerCache
+from kvsweep.sizing.layers import LayerCache, State
+from kvsweep.sizing.states import StateShape
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,8 @@ class Model:
         None if there are none.
     inner_block : int
         Of that width what shares a scale, so that it is not cut.
+    states : tuple of StateShape
+        What layers keep of a request in place of keys and values, or beside them.
     """
 
     name: str
@@ -228,6 +231,7 @@ class Model:
     kept_dtype: str | None = None
     inner: int | None = None
     inner_block: int = 1
+    states: tuple[StateShape, ...] = ()
 
     def takes(self, tp: int) -> bool:
         """Return whether `tp` GPUs can have the model divided among them, heads of keys copied.
@@ -235,7 +239,7 @@ class Model:
         As vLLM's ``QKVParallelLinear``, ``MergedColumnParallelLinear`` (of layers without experts,
         which need not be divided) and the attention of its models demand it.
         """
-        return self.takes_heads(tp) and self.takes_inner(tp)
+        return self.takes_heads(tp) and self.takes_inner(tp) and self.takes_states(tp)
 
     def takes_heads(self, tp: int) -> bool:
         """Return whether `tp` GPUs can have the heads of attention divided, or copied."""
@@ -246,13 +250,26 @@ class Model:
         """Return whether `tp` GPUs can have the feed-forward part divided among them."""
         return tp == 1 or self.inner is None or self.inner % (tp * self.inner_block) == 0
 
-    def caches(self, tp: int, dtype: str) -> list[LayerCache]:
-        """Return what the layers keep on one GPU of `tp`."""
-        return [shape.on_gpu(tp, dtype) for shape in self.attention]
+    def takes_states(self, tp: int) -> bool:
+        """Return whether `tp` GPUs can have the layers that keep states divided among them."""
+        return all(shape.takes(tp) for shape in self.states)
+
+    @property
+    def kept(self) -> list[AttentionShape | StateShape]:
+        """Caches and states in the order of vLLM's layers; of one layer attention is first."""
+        return sorted([*self.attention, *self.states], key=lambda shape: shape.layer)
+
+    def caches(self, tp: int, dtype: str, state: State | None = None) -> list[LayerCache]:
+        """Return what the layers keep on one GPU of `tp`, and `state` where they keep one."""
+        held = LayerCache(0, 0, state=state)
+        return [
+            shape.on_gpu(tp, dtype) if isinstance(shape, AttentionShape) else held
+            for shape in self.kept
+        ]
 
     def caches_of(self, stage: range) -> Sequence[int]:
         """Return the indices of the caches of a stage's layers."""
-        return [i for i, shape in enumerate(self.attention) if shape.layer in stage]
+        return [i for i, shape in enumerate(self.kept) if shape.layer in stage]
 
     @property
     def is_sparse(self) -> bool:

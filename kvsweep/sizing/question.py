@@ -31,6 +31,10 @@ class Question:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     async_scheduling: bool | None = None
+    prefix_caching: bool | None = None
+    gdn_prefill: str | None = None
+    mamba_dtype: str | None = None
+    mamba_ssm_dtype: str | None = None
     weights: str | None = None
     activation: str | None = None
 
@@ -40,9 +44,11 @@ class Question:
         if found is not None:
             said |= {"block_size": found.block_size, "max_model_len": found.max_model_len}
             said["utilization"] = found.utilization
+            said["is_raised"] = found.block_size is not None and self.block_size is None
         keys = (
             *("tp", "pp", "dtype", "block_size", "utilization", "max_model_len"),
             *("max_num_batched_tokens", "max_num_seqs", "async_scheduling"),
+            *("prefix_caching", "gdn_prefill", "mamba_dtype", "mamba_ssm_dtype"),
         )
         own = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
         rest = {key: value for key, value in said.items() if value is not None}
@@ -71,8 +77,24 @@ def check(question: Question) -> None:
 ON_GPU = ("utilization", "weights", "activation", "max_num_seqs")
 """Options that only tell how a GPU's memory is used."""
 
-OF_MODEL = ("tp", "pp", "dtype", "max_model_len", "max_num_batched_tokens")
+OF_MODEL = (
+    *("tp", "pp", "dtype", "max_model_len", "max_num_batched_tokens"),
+    *("prefix_caching", "gdn_prefill", "mamba_dtype", "mamba_ssm_dtype"),
+)
 """Options that only tell how a model is served."""
+
+
+NAMES = {
+    "gdn_prefill": "gdn-prefill-backend",
+    "mamba_dtype": "mamba-cache-dtype",
+    "mamba_ssm_dtype": "mamba-ssm-cache-dtype",
+}
+"""Options that are not called as their keys."""
+
+
+def _option(key: str, value: Any) -> str:
+    name = NAMES.get(key, key.replace("_", "-"))
+    return f"no-{name}" if value is False else name
 
 
 def _check_effects(question: Question) -> None:
@@ -80,7 +102,7 @@ def _check_effects(question: Question) -> None:
     idle = [(key, "--gpu") for key in ON_GPU if question.gpu is None]
     idle += [(key, "--model") for key in OF_MODEL if question.model is None]
     for key, needed in idle:
-        if getattr(question, key) is not None:
-            raise InputError(f"--{key.replace('_', '-')}: has no effect without {needed}")
+        if (value := getattr(question, key)) is not None:
+            raise InputError(f"--{_option(key, value)}: has no effect without {needed}")
     if question.blocks is not None and question.utilization is not None:
         raise InputError("--utilization: has no effect with --blocks, which asks for it")

@@ -167,7 +167,7 @@ def _flop(tp: int, peaks: Peaks) -> float:
 
 def _kept(served: Served) -> tuple[int, int]:
     """Return bytes that a GPU keeps of a token, in full layers and in those with a window."""
-    caches = served.model.caches(served.asked.tp, served.dtype)
+    caches = served.model.caches(served.asked.tp, served.dtype, served.state)
     full = sum(cache.token_bytes for cache in caches if cache.window is None)
     return full, sum(cache.token_bytes for cache in caches) - full
 

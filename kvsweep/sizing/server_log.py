@@ -10,6 +10,7 @@ The lines of vLLM 0.6 to 0.33 that are read, each as its source has it:
 - ``Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512``
 - ``non-default args: {...}``, ``max_num_batched_tokens=8192``, ``kv_cache_dtype=fp8`` and ``Async
   scheduling is disabled`` for the settings
+- ``enable_prefix_caching=False`` and ``Using Triton/FLA GDN prefill kernel`` for states
 - ``Setting kv cache block size to 64``, ``Setting attention block size to 1600 tokens``
 - ``vllm:cache_config_info{block_size="16",num_gpu_blocks="25633",...} 1.0`` of Prometheus
 """
@@ -51,6 +52,8 @@ _TORCH = {"float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
 _SYNCHRONOUS = re.compile(
     r"\basync_scheduling['\"]?[:=] ?False|[Aa]sync(?:hronous)? scheduling (?:is|will be) disabled"
 )
+_CACHING = re.compile(r"\benable_prefix_caching['\"]?[:=] ?['\"]?(True|False)")
+_GDN_PREFILL = re.compile(r"Using (FlashInfer|Triton|CuteDSL)\S* GDN prefill kernel")
 _START = re.compile(r"(?=non-default args:)")
 _UTILIZATION = re.compile(r"\bgpu_memory_utilization['\"]?[:=] ?(0?\.\d+|1(?:\.0)?)\b")
 _VERSION = re.compile(r"(?:vLLM (?:API )?server version|LLM engine \(v) ?(\d+\.\d+(?:\.\d+)?)")
@@ -84,7 +87,7 @@ class ServerLog:
     utilization : float or None
         ``gpu_memory_utilization``.
     settings : dict of str to object
-        Of ``tp``, ``pp``, ``max_num_batched_tokens``, ``dtype``, ``async_scheduling`` what is said.
+        What is said of the other fields of `kvsweep.sizing.settings.Asked`.
     version : str or None
         Of vLLM.
     architecture : str or None
@@ -207,6 +210,10 @@ def _read_settings(found: ServerLog, text: str) -> None:
     _note_dtype(found, _last(_DTYPE, text, str))
     if _SYNCHRONOUS.search(text):
         found.settings["async_scheduling"] = False
+    if (caching := _last(_CACHING, text, str)) is not None:
+        found.settings["prefix_caching"] = caching == "True"
+    if (prefill := _last(_GDN_PREFILL, text, str)) is not None:
+        found.settings["gdn_prefill"] = prefill.lower()
 
 
 def _read_tokens(found: ServerLog, text: str) -> None:
@@ -262,6 +269,8 @@ def _scrape(path: Path, scraped: list[str]) -> ServerLog:
     found.block_size = _label(path, first, "block_size")
     found.tokens = _label(path, first, "kv_cache_size_tokens")
     _note_dtype(found, first.get("cache_dtype"))
+    if (caching := first.get("enable_prefix_caching")) in ("True", "False"):
+        found.settings["prefix_caching"] = caching == "True"
     share = first.get("gpu_memory_utilization", "")
     found.utilization = float(share) if re.fullmatch(r"0?\.\d+|1(\.0)?|0", share) else None
     return found

@@ -9,8 +9,9 @@ from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX
 from kvsweep.sizing.defaults import BLOCK_SIZE, SPARSE_BLOCK, UTILIZATION
 from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
-from kvsweep.sizing.layers import Limits, concurrent_batches
+from kvsweep.sizing.layers import Limits, State, concurrent_batches
 from kvsweep.sizing.model import Model
+from kvsweep.sizing.raising import kept_state, raised_block
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,12 @@ class Asked:
         vLLM's options of these names.
     async_scheduling : bool
         Whether the next step is scheduled while one is computed.
+    prefix_caching : bool
+        Whether blocks, and with them states, are kept for other requests.
+    gdn_prefill, mamba_dtype, mamba_ssm_dtype : str or None
+        vLLM's ``--gdn-prefill-backend``, ``--mamba-cache-dtype`` and ``--mamba-ssm-cache-dtype``.
+    is_raised : bool
+        Whether the block size is one that a server has raised already, as its log tells it.
     """
 
     tp: int = 1
@@ -42,6 +49,11 @@ class Asked:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     async_scheduling: bool = True
+    prefix_caching: bool = True
+    gdn_prefill: str | None = None
+    mamba_dtype: str | None = None
+    mamba_ssm_dtype: str | None = None
+    is_raised: bool = False
 
     def check(self) -> None:
         """Check the ranges of all numbers.
@@ -87,6 +99,10 @@ class Served:
         Longest request, and tokens under way.
     defaults : Defaults
         Requests and tokens of a step.
+    state : State or None
+        What layers without keys and values keep of a request; None: there are none.
+    raised_from : int or None
+        Tokens of a block before vLLM raised it to hold a state; None: it did not.
     """
 
     model: Model
@@ -96,6 +112,8 @@ class Served:
     block_size_from: str
     limits: Limits
     defaults: Defaults
+    state: State | None = None
+    raised_from: int | None = None
 
 
 def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
@@ -125,15 +143,16 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
     dtype = _dtype(model, asked, gpu)
     size, source = _block_size(model, asked, gpu, dtype)
     batches = concurrent_batches(asked.pp, asked.async_scheduling)
-    return Served(
-        model,
-        asked,
-        dtype,
-        size,
-        source,
-        Limits(longest, batches * tokens),
-        Defaults(seqs, tokens),
-    )
+    limits, steps = Limits(longest, batches * tokens), Defaults(seqs, tokens)
+    if not model.states:
+        return Served(model, asked, dtype, size, source, limits, steps)
+    token = model.attention[0].on_gpu(asked.tp, dtype).token_bytes
+    block = raised_block(model, asked, gpu, size, token)
+    state = kept_state(model, asked, gpu, block, longest)
+    if block == size:
+        return Served(model, asked, dtype, size, source, limits, steps, state)
+    source = f"raised from {size} to hold a state"
+    return Served(model, asked, dtype, block, source, limits, steps, state, size)
 
 
 def _check_parallel(model: Model, asked: Asked) -> None:
@@ -150,6 +169,8 @@ def _indivisible(model: Model, tp: int) -> str:
         return f"the {model.heads} attention heads of {model.name} to be divisible by it"
     if not model.takes_heads(tp):
         return f"the key-value heads of {model.name} to be divisible by it, or it by them"
+    if not model.takes_states(tp):
+        return f"the heads and channels of the states of {model.name} to be divisible by it"
     blocks = f" in blocks of {model.inner_block}" if model.inner_block > 1 else ""
     return f"the intermediate_size of {model.name}, {model.inner:,}, to be divisible by it{blocks}"
 

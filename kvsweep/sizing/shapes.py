@@ -22,6 +22,7 @@ from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
 from kvsweep.sizing.quantization import kept_dtype, quantization, scale_block
+from kvsweep.sizing.states import state_shapes
 from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = (
@@ -179,6 +180,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         name=name,
         architecture=known_as,
         attention=attention_shapes(text, about),
+        states=state_shapes(text, about),
         layers=text.count("num_hidden_layers", most=MAX_LAYERS),
         heads=query_heads(text),
         max_model_len=_longest(text),
@@ -189,14 +191,16 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         experts=bool(expert_count(text)),
         source=source or name,
         kept_dtype=kept_dtype(quantized, about.mla),
-        inner=_inner(text),
+        inner=_inner(text, about),
         inner_block=scale_block(quantized),
         work=count_work(text, about, kept) if weights and isinstance(kept, Store) else None,
     )
 
 
-def _inner(text: Values) -> int | None:
+def _inner(text: Values, about: Architecture) -> int | None:
     """Return the width of the feed-forward part of layers without experts, if there are some."""
+    if about.states == "named":  # beside experts, or alone
+        return text.number("shared_intermediate_size") or None
     dense = not expert_count(text) or text.number("first_k_dense_replace")
     known = text.table.get("intermediate_size") is not None
     return text.count("intermediate_size") if dense and known else None

@@ -81,6 +81,7 @@ def test_a_shard_has_its_part_of_heads_widths_and_vocabulary():
         ({"hidden_size": 0}, 1, "m.json: hidden_size: 0; allowed"),
         ({"index_topk": 64}, 1, "m.json: index_topk: sparse attention is not measured"),
         ({"mlp_only_layers": [1]}, 1, "m.json: experts in some layers only are not measured"),
+        ({"architectures": ["FalconH1ForCausalLM"]}, 1, "m.json: layers that keep a state are not"),
     ],
 )
 def test_what_is_not_measured_is_told(change, tp, told):

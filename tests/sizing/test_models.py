@@ -114,8 +114,9 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
     ("change", "message"),
     [
         ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
-        ({"architectures": ["Qwen3NextForCausalLM"]}, "keeps states beside keys and values"),
-        ({"architectures": ["MiniMaxM1ForCausalLM"]}, "keeps states beside keys and values"),
+        ({"architectures": ["JambaForCausalLM"]}, "keeps states beside keys and values"),
+        ({"architectures": ["MiniMaxM1ForCausalLM"]}, "0.23.0 was the last release that has it"),
+        ({"architectures": ["BambaForCausalLM"]}, "0.23.0 was the last release that has it"),
         ({"architectures": ["MiniMaxM2ForCausalLM"]}, "is not known here"),
         ({"architectures": ["BailingMoeForCausalLM"]}, "is not known here"),
         ({"architectures": None}, "architectures: missing"),
