@@ -445,3 +445,45 @@ def test_times_without_a_host_are_not_named_where_steps_wait_for_it(load):
     assert text.endswith("step times computed, not measured")
     (text,) = told(load(ON_H100 + "tp = 2\n[engine]\nasync_scheduling = false\n"))
     assert text.endswith('llama-3.1-8b/h100/tp2" are')
+
+
+STATES = '[model]\npreset = "qwen3-next-80b-a3b"\nkv_gib = 40\n[latency]\nbeta = [9000, 10, 1]\n'
+STATE = {"kind": "state", "window": None, "checkpoint": True}
+FULL = {"kind": "full", "window": None, "checkpoint": None}
+
+
+def test_a_model_with_states_has_their_groups_and_the_block_size_that_is_raised(load):
+    cached, off = scenarios(load(STATES + '[grid]\n"engine.enable_prefix_caching" = [true, false]'))
+    assert (cached.cache.gpu_blocks, cached.cache.block_size) == (3_033, 576)
+    assert [group.model_dump() for group in cached.cache.groups] == [STATE, STATE, STATE, FULL]
+    assert (off.cache.gpu_blocks, off.cache.block_size) == (3_211, 544)
+    assert [group.checkpoint for group in off.cache.groups] == [None] * 4
+    assert cached.cache.kv_bytes_per_token == 24_576
+    assert "3,033 usable blocks of 576 tokens, to hold a state" in told(load(STATES))[0]
+
+
+def test_a_block_size_above_a_state_is_kept_and_one_below_is_raised(load):
+    sizes = '[grid]\n"cache.block_size" = [16, 48, 1024]\n'
+    assert [each.cache.block_size for each in scenarios(load(STATES + sizes))] == [576, 576, 1024]
+
+
+def test_a_gpu_without_checkpoints_of_gated_delta_nets_has_none(load):
+    on = STATES.replace("kv_gib = 40", 'gpu = "a100"\ntp = 4')
+    (scenario,) = scenarios(load(on))
+    assert scenario.cache.block_size == 272
+    assert [group.checkpoint for group in scenario.cache.groups] == [None] * 4
+    (text,) = told(load(on.replace("a100", "h100")), defaults_text)
+    assert "engine.max_num_seqs" in text
+    assert "cache.block_size" not in text
+
+
+def test_what_is_given_wins_over_a_model_with_states(load):
+    (blocks,) = scenarios(load(STATES + "[cache]\ngpu_blocks = 900\n"))
+    assert (blocks.cache.gpu_blocks, blocks.cache.block_size) == (900, 576)
+    assert len(blocks.cache.groups) == 4
+    (tokens,) = scenarios(load(STATES + "[cache]\ngpu_tokens = 16000\n"))
+    assert (tokens.cache.gpu_blocks, tokens.cache.block_size) == (1_000, 16)
+    assert tokens.cache.groups == ()
+    one = '[cache]\ngpu_blocks = 900\ngroups = [{ kind = "full" }]\n'
+    (full,) = scenarios(load(STATES + one))
+    assert (full.cache.block_size, len(full.cache.groups)) == (16, 1)

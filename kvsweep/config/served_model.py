@@ -22,6 +22,7 @@ from kvsweep.sizing.sizes import GIB
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
     from kvsweep.sizing.answer import Answer
+    from kvsweep.sizing.layers import LayerCache
     from kvsweep.sizing.question import Question
 
 CAPACITIES = ("gpu_blocks", "gpu_tokens")
@@ -84,7 +85,7 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     """Return what a scenario's model decides of its cache, by key: groups, blocks, token bytes.
 
     A hybrid model has its groups of layers, unless groups are given or tokens, which say what fits
-    if it had full attention only.
+    if it had full attention only. Blocks of a model with states have the size that vLLM raises.
 
     Raises
     ------
@@ -99,12 +100,15 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     if "kv_bytes_per_token" not in given:
         found["kv_bytes_per_token"] = float(told.layout.token_bytes)
     if not told.layout.plain and not {"groups", "gpu_tokens"} & given:
-        found["groups"] = _groups(told, scenario.cache.block_size)
+        found["groups"] = _groups(told)
     if model.decides and not any(key in given for key in CAPACITIES):
         blocks = told.blocks - 1  # without vLLM's null block
         if not 1 <= blocks <= MAX_BLOCKS:
             raise _no_such_cache(model, told, blocks)
         found["gpu_blocks"] = blocks
+    assert told.served is not None
+    if told.served.state is not None and {"groups", "gpu_blocks"} & found.keys():
+        found["block_size"] = told.block_size
     return found
 
 
@@ -131,11 +135,11 @@ def _rounded(size: int, *, up: bool) -> str:
     return f"{(ceil if up else floor)(size / GIB * digits) / digits:.12g}"
 
 
-def _groups(told: Answer, block_size: int) -> tuple[CacheGroup, ...]:
+def _groups(told: Answer) -> tuple[CacheGroup, ...]:
     """Return the groups of a hybrid model's layers, in vLLM's order."""
     assert told.layout is not None
-    sizes = sorted({group.block_size for group in told.layout.groups})
-    if sizes != [block_size]:
+    sizes = told.layout.block_sizes
+    if sizes != [told.block_size]:
         raise KeyProblem(
             ("model",),
             f"its groups of layers have blocks of {' and '.join(map(str, sizes))} tokens, which is "
@@ -146,11 +150,13 @@ def _groups(told: Answer, block_size: int) -> tuple[CacheGroup, ...]:
         raise KeyProblem(
             ("model",), f"{len(told.layout.groups)} groups of layers, at most {MAX_GROUPS}"
         )
-    return tuple(_group(group.pages[0].layer.window) for group in told.layout.groups)
+    return tuple(_group(group.pages[0].layer) for group in told.layout.groups)
 
 
-def _group(window: int | None) -> CacheGroup:
-    return CacheGroup(kind="full" if window is None else "sliding", window=window)
+def _group(layer: LayerCache) -> CacheGroup:
+    if layer.state is not None:
+        return CacheGroup(kind="state", checkpoint=layer.state.checkpoint or None)
+    return CacheGroup(kind="full" if layer.window is None else "sliding", window=layer.window)
 
 
 def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
@@ -207,6 +213,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             max_num_batched_tokens=engine.max_num_batched_tokens,
             max_num_seqs=seqs if on_gpu else None,
             async_scheduling=engine.async_scheduling,
+            prefix_caching=engine.enable_prefix_caching,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
         ),

@@ -51,7 +51,8 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
     if model.decides:
         where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
         size = told.blocks * max(told.layout.block_bytes) / GIB
-        text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
+        held = f" of {told.block_size} tokens, to hold a state" if told.served.state else ""
+        text = f"{name} on {where}: {told.blocks - 1:,} usable blocks{held}, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
     times = _times(scenario, told, folder)
@@ -189,6 +190,8 @@ def _other_block(scenario: Scenario, told: Answer) -> dict[str, tuple[int, int]]
 
     here = scenario.cache.block_size
     assert told.served is not None
+    if told.served.state is not None:
+        return {}
     there, _ = usual_block(told.served.model, told.gpu, told.served.dtype)
     given = "block_size" in scenario.cache.model_fields_set
     return {} if given or there == here else {"cache.block_size": (there, here)}
