@@ -22,6 +22,7 @@ from kvsweep.sizing.sizes import GIB
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
     from kvsweep.sizing.answer import Answer
+    from kvsweep.sizing.capacity import Layout
     from kvsweep.sizing.layers import LayerCache
     from kvsweep.sizing.question import Question
 
@@ -150,7 +151,12 @@ def _groups(told: Answer) -> tuple[CacheGroup, ...]:
         raise KeyProblem(
             ("model",), f"{len(told.layout.groups)} groups of layers, at most {MAX_GROUPS}"
         )
-    return tuple(_group(group.pages[0].layer) for group in told.layout.groups)
+    return cache_groups(told.layout)
+
+
+def cache_groups(layout: Layout) -> tuple[CacheGroup, ...]:
+    """Return groups of layers as a scenario has them, in vLLM's order."""
+    return tuple(_group(group.pages[0].layer) for group in layout.groups)
 
 
 def _group(layer: LayerCache) -> CacheGroup:

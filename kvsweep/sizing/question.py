@@ -15,7 +15,10 @@ from kvsweep.sizing.shapes import model_names
 
 @dataclass(frozen=True)
 class Question:
-    """What the user gives: options of ``kvsweep blocks``; None where one is not given."""
+    """What the user gives: options of ``kvsweep blocks``; None where one is not given.
+
+    `is_raised` is none: whether the block size is one that a server told.
+    """
 
     model: str | None = None
     gpu: str | None = None
@@ -35,6 +38,7 @@ class Question:
     gdn_prefill: str | None = None
     mamba_dtype: str | None = None
     mamba_ssm_dtype: str | None = None
+    is_raised: bool | None = None
     weights: str | None = None
     activation: str | None = None
 
@@ -48,7 +52,7 @@ class Question:
         keys = (
             *("tp", "pp", "dtype", "block_size", "utilization", "max_model_len"),
             *("max_num_batched_tokens", "max_num_seqs", "async_scheduling"),
-            *("prefix_caching", "gdn_prefill", "mamba_dtype", "mamba_ssm_dtype"),
+            *("prefix_caching", "gdn_prefill", "mamba_dtype", "mamba_ssm_dtype", "is_raised"),
         )
         own = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
         rest = {key: value for key, value in said.items() if value is not None}

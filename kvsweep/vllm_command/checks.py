@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, shown
+from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
@@ -60,6 +63,7 @@ def check_served(values: Values, served: Served) -> None:
         if values.given(option) and served.model.is_latent and not values.given("block-size"):
             told = "the size of blocks follows from it, with latent attention: give --block-size"
             raise values.problem(option, told)
+    _check_states(values, served)
     threshold, longest = (
         values.whole("long-prefill-token-threshold") or 0,
         served.limits.max_model_len,
@@ -67,6 +71,32 @@ def check_served(values: Values, served: Served) -> None:
     if threshold > longest:
         most = f"{threshold:,}; vLLM takes at most the {longest:,} tokens of the longest request"
         raise values.problem("long-prefill-token-threshold", most)
+
+
+_OF_STATES = {
+    "gdn-prefill-backend": "gdn_prefill",
+    "mamba-cache-dtype": "mamba_dtype",
+    "mamba-ssm-cache-dtype": "mamba_ssm_dtype",
+}
+
+
+def _check_states(values: Values, served: Served) -> None:
+    """Refuse other states than those of the model on its GPU, which ``[model]`` has no keys for."""
+    if served.state is None:
+        return
+    for option, key in _OF_STATES.items():
+        if (value := values.text(option)) is None:
+            continue
+        change: dict[str, Any] = {key: value}
+        asked = replace(served.asked, **change)
+        told = tells_checkpoints(served.model, asked, None) or not served.state.checkpoint
+        if not told or state_bytes(served.model, asked) != served.state.size:
+            raise values.problem(
+                option,
+                f"{shown(value)} keeps other states than a sweep computes of {served.model.name}; "
+                "leave it out, and give by --set the blocks, block size and groups that `kvsweep "
+                "blocks` tells with it",
+            )
 
 
 def divided_weights(values: Values, served: Served) -> float | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from kvsweep.config.served_model import cache_groups
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.sizing.asking import answer
+from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
@@ -94,6 +96,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines += _scheduling(values, known, limits)
     found.lines += _cache(values, known, served, model.value)
     given = found.tells("cache.gpu_blocks")
+    found.lines += _groups(served) if given else ()
     if limits.differ and gpu is not None and not given:
         question = Question(model=model.value, gpu=known.gpu, **asked)
         found.lines.append(_for_the_worker(values, question, limits, served))
@@ -153,6 +156,9 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
         "block_size": _first(values.whole("block-size"), known.block_size),
         "max_model_len": _longest(values),
         "max_num_batched_tokens": _first(values.whole("max-num-batched-tokens"), known.tokens),
+        "prefix_caching": values.switch("enable-prefix-caching"),
+        "gdn_prefill": known.gdn_prefill,
+        "is_raised": None if values.given("block-size") else known.block_size is not None,
     }
     told = {key: value for key, value in given.items() if value is not None}
     return told | {"async_scheduling": _asynchronous(values, known)[0]}
@@ -217,6 +223,8 @@ def _scheduling(values: Values, known: Known, limits: StepLimits) -> Iterator[Li
 def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator[Line]:
     told = DEFAULT if known.block_size is None else OWN_LOG
     option = "--block-size" if values.given("block-size") else told
+    if served.raised_from is not None:
+        option = f"{served.raised_from}, raised by vLLM to hold a state"
     yield Line("cache.block_size", served.block_size, option)
     override = values.whole("num-gpu-blocks-override")
     null = "less vLLM's null block"
@@ -225,13 +233,28 @@ def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator
     elif known.blocks is not None:
         yield Line("cache.gpu_blocks", known.blocks - 1, f"{OWN_LOG}, {null}")
     elif (size := values.count("kv-cache-memory-bytes")) is not None:
-        blocks = answer(Question(model=model, kv_memory=f"{size}B", **_asked(values, known))).blocks
+        asked = _asked(values, known) | _prefill(served)
+        blocks = answer(Question(model=model, kv_memory=f"{size}B", **asked)).blocks
         yield Line("cache.gpu_blocks", blocks - 1, f"--kv-cache-memory-bytes, {null}")
     elif known.gpu is None:
         raise InputError(
             "--gpu: missing: the command does not tell the blocks of the cache, which follow from "
             "the GPU (or give --log, the server's own log)"
         )
+
+
+def _prefill(served: Served) -> dict[str, Any]:
+    """Return the prefill of gated delta nets where the GPU is not asked with, which decides it."""
+    if served.state is None:
+        return {}
+    return {"gdn_prefill": "flashinfer" if served.state.checkpoint else "triton"}
+
+
+def _groups(served: Served) -> Iterator[Line]:
+    """Return the groups of a model with states whose blocks are given: `[model]` may not know."""
+    if served.state is not None:
+        groups = [each.model_dump(exclude_none=True) for each in cache_groups(layout(served))]
+        yield Line("cache.groups", groups, "the layers of the model")
 
 
 def _for_the_worker(values: Values, question: Question, limits: StepLimits, served: Served) -> Line:

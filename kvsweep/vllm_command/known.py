@@ -25,6 +25,8 @@ class Known:
         told.
     synchronous : bool
         Whether the server itself told that scheduling is not asynchronous.
+    gdn_prefill : str or None
+        What the server itself told of the prefill of gated delta nets.
     blocks_set : bool
         Whether ``--set`` says how many blocks there are.
     """
@@ -36,4 +38,5 @@ class Known:
     block_size: int | None = None
     tokens: int | None = None
     synchronous: bool = False
+    gdn_prefill: str | None = None
     blocks_set: bool = False

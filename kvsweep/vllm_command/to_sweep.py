@@ -160,6 +160,7 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
         "block_size": log.block_size,
         "tokens": tokens,
         "synchronous": log.settings.get("async_scheduling") is False,
+        "gdn_prefill": log.settings.get("gdn_prefill"),
     }
     return found, [*_of_log(log, tp or 1, pp or 1), *told.warnings]
 

@@ -591,3 +591,61 @@ def test_options_before_the_server_are_those_of_another_program(before):
     assert keys(answer(Question(words, gpu="h100"))) == keys(taken())
     with pytest.raises(InputError, match="-o: an option of `kvsweep from-vllm`"):
         answer(Question((*words, "-o", "a.toml"), gpu="h100"))
+
+
+NEXT = "vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct -tp 4"
+TIMES = ("latency.beta=[9000, 10, 1]",)
+
+
+def of_states(text="", gpu="h100", log=None):
+    return answer(Question((f"{NEXT} {text}",), gpu=gpu, log=log, overrides=TIMES))
+
+
+def test_a_model_with_states_has_the_block_size_that_is_raised():
+    found = of_states()
+    assert keys(found)["cache.block_size"] == 320
+    assert "block_size = 320 # 16, raised by vLLM to hold a state" in found.text
+    assert [group.kind for group in found.scenario.cache.groups] == ["state"] * 3 + ["full"]
+    assert found.scenario.cache.groups[0].checkpoint
+    off = of_states("--no-enable-prefix-caching")
+    assert (keys(off)["cache.block_size"], off.scenario.cache.block_size) == (272, 272)
+    assert keys(of_states("--block-size 512"))["cache.block_size"] == 512
+
+
+@pytest.mark.parametrize(("gpu", "size", "told"), [("h100", 320, True), ("a100", 272, None)])
+def test_memory_that_is_given_holds_the_states_of_the_gpu(gpu, size, told):
+    found = of_states("--kv-cache-memory-bytes 10G", gpu)
+    state = {"kind": "state"} if told is None else {"kind": "state", "checkpoint": True}
+    assert keys(found)["cache.groups"] == [state] * 3 + [{"kind": "full"}]
+    assert keys(found)["cache.gpu_blocks"] == 10 * 2**30 // (12 * size * 1024) - 1
+    assert found.scenario.cache.block_size == size
+    assert found.scenario.cache.groups[0].checkpoint is told
+
+
+def test_a_log_tells_the_states_of_its_gpu(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(
+        "Using Triton/FLA GDN prefill kernel (requested=auto, head_k_dim=128).\n"
+        "Setting attention block size to 272 tokens to ensure that attention page size is >= "
+        "mamba page size.\n"
+        "# GPU blocks: 900, # CPU blocks: 0\n"
+    )
+    limits = "--max-num-batched-tokens 8192 --max-num-seqs 64"
+    found = of_states(limits, gpu=None, log=path).scenario.cache
+    assert (found.gpu_blocks, found.block_size) == (899, 272)
+    assert [group.checkpoint for group in found.groups] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--mamba-ssm-cache-dtype float32",
+        "--mamba-cache-dtype float32",
+        "--gdn-prefill-backend triton",
+    ],
+)
+def test_other_states_than_those_of_the_model_are_refused(option):
+    with pytest.raises(InputError, match=f"{option.split()[0]}: .* keeps other states than"):
+        of_states(option)
+    of_states(option.replace("float32", "bfloat16").replace("triton", "flashinfer"))
+    taken(option)  # no states
