@@ -23,6 +23,8 @@ class Architecture(NamedTuple):
         and keys; biases of all projections and attention sinks; norms before and after each part.
     tied : bool
         Whether embedding and output layer are one if ``tie_word_embeddings`` does not say.
+    apart : bool
+        Whether they are two in vLLM whatever it says.
     family : str
         Row of the table of activations (``gpus.toml``).
     weights : bool
@@ -44,12 +46,13 @@ class Architecture(NamedTuple):
     tied: bool = False
     family: str = "dense"
     weights: bool = True
+    apart: bool = False
     states: str | None = None
     state_dtype: tuple[str, str] = ("", "auto")
 
 
 _MLA = Architecture(mla=True)
-_QWEN35 = Architecture(weights=False, states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
+_QWEN35 = Architecture(states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
 _NEMOTRON = ("mamba_ssm_cache_dtype", "float32")
 _GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
 
@@ -73,14 +76,14 @@ KNOWN = {
     "DeepseekV2ForCausalLM": _MLA,
     "DeepseekV3ForCausalLM": _MLA,
     "DeepseekV32ForCausalLM": _MLA,
-    "Qwen3NextForCausalLM": Architecture(weights=False, states="delta"),
+    "Qwen3NextForCausalLM": Architecture(apart=True, states="delta"),
     "Qwen3_5ForCausalLM": _QWEN35,
     "Qwen3_5MoeForCausalLM": _QWEN35,
-    "Qwen3_5ForConditionalGeneration": _QWEN35,
-    "Qwen3_5MoeForConditionalGeneration": _QWEN35,
-    "NemotronHForCausalLM": Architecture(weights=False, states="pattern", state_dtype=_NEMOTRON),
-    "GraniteMoeHybridForCausalLM": Architecture(weights=False, states="named"),
-    "FalconH1ForCausalLM": Architecture(weights=False, states="both"),
+    "Qwen3_5ForConditionalGeneration": _QWEN35._replace(weights=False),
+    "Qwen3_5MoeForConditionalGeneration": _QWEN35._replace(weights=False),
+    "NemotronHForCausalLM": Architecture(apart=True, states="pattern", state_dtype=_NEMOTRON),
+    "GraniteMoeHybridForCausalLM": Architecture(states="named"),
+    "FalconH1ForCausalLM": Architecture(states="both"),
 }
 """Architectures, by the name in ``architectures`` of a ``config.json``."""
 

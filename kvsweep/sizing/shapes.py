@@ -22,7 +22,8 @@ from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
 from kvsweep.sizing.quantization import kept_dtype, quantization, scale_block
-from kvsweep.sizing.states import state_shapes
+from kvsweep.sizing.state_weights import BIASES
+from kvsweep.sizing.states import StateShape, state_shapes
 from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = (
@@ -175,12 +176,14 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
     dtype = _dtype(text) or _dtype(whole) or "bfloat16"
     quantized = quantization(whole, text)
     kept = store(quantized, dtype)
-    weights, unknown = _weights(text, about, kept)
+    states = state_shapes(text, about)
+    weights, unknown = _weights(text, about, kept, states)
+    counted = weights is not None and about.states is None
     return Model(
         name=name,
         architecture=known_as,
         attention=attention_shapes(text, about),
-        states=state_shapes(text, about),
+        states=states,
         layers=text.count("num_hidden_layers", most=MAX_LAYERS),
         heads=query_heads(text),
         max_model_len=_longest(text),
@@ -193,7 +196,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         kept_dtype=kept_dtype(quantized, about.mla),
         inner=_inner(text, about),
         inner_block=scale_block(quantized),
-        work=count_work(text, about, kept) if weights and isinstance(kept, Store) else None,
+        work=count_work(text, about, kept) if counted and isinstance(kept, Store) else None,
     )
 
 
@@ -215,7 +218,9 @@ def _dtype(values: Values) -> str | None:
     return name
 
 
-def _weights(text: Values, about: Architecture, kept: Store | str) -> tuple[Weights | None, str]:
+def _weights(
+    text: Values, about: Architecture, kept: Store | str, states: tuple[StateShape, ...]
+) -> tuple[Weights | None, str]:
     """Return the weights, or None and why they cannot be counted."""
     if isinstance(kept, str):
         return None, kept
@@ -224,7 +229,14 @@ def _weights(text: Values, about: Architecture, kept: Store | str) -> tuple[Weig
     sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")
     if text.table.get("mlp_only_layers") or any(step not in (None, 1) for step in sparse):
         return None, "of experts in some layers only, which are not counted"
-    return count_weights(text, about, kept), ""
+    if about.states is None:
+        return count_weights(text, about, kept), ""
+    if any(text.switch(key, False) for key in BIASES) or kept.linear != kept.other:
+        return None, "with biases or of 8 bits, which are not counted beside states"
+    try:  # blocks follow without widths
+        return count_weights(text, about, kept, states), ""
+    except InputError as problem:
+        return None, f"not counted ({problem})"
 
 
 def _rope(config: Values) -> tuple[Values | None, str]:

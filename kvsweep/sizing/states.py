@@ -27,8 +27,8 @@ _NAMES = {
 }
 """Kinds by the names that transformers 5 and files made before it have for them."""
 
-_LETTERS = {"M": STATE, "*": FULL, "-": NEITHER, "E": NEITHER}
-"""Kinds by the letters of ``hybrid_override_pattern``."""
+_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+"""The names by the letters of ``hybrid_override_pattern``."""
 
 CHANNEL_BYTES = 2
 """Bytes of a number of the convolution: in 16 bits, as vLLM runs all models unless told."""
@@ -111,16 +111,27 @@ def layer_kinds(config: Values, about: Architecture) -> list[str]:
     if about.states == "both":
         return [BOTH] * layers
     if (named := _named(config)) is not None:
-        key, kinds = named
-        if len(kinds) != layers:
+        key, names = named
+        if len(names) != layers:
             raise InputError(
-                f"{config.where}: {key}: has {len(kinds)} entries; num_hidden_layers is {layers}"
+                f"{config.where}: {key}: has {len(names)} entries; num_hidden_layers is {layers}"
             )
-        return kinds
+        return [_NAMES[name] for name in names]
     if about.states != "delta":
         raise InputError(f"{config.where}: layer_types: missing; the kind of each layer is needed")
     every = config.count("full_attention_interval", DELTA_INTERVAL)
     return [STATE if (layer + 1) % every else FULL for layer in range(layers)]
+
+
+def feed_forward(config: Values, about: Architecture) -> list[str]:
+    """Return the feed-forward part of each layer: ``dense``, ``experts`` or ``none``."""
+    if about.states == "pattern":
+        named = _named(config)
+        parts = {"mlp": "dense", "moe": "experts"}
+        return [parts.get(name, "none") for name in (named[1] if named else ())]
+    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
+    some = config.number("num_local_experts" if about.states == "named" else "num_experts")
+    return ["experts" if some else "dense"] * layers
 
 
 def with_layers(config: Values) -> Values:
@@ -132,23 +143,23 @@ def with_layers(config: Values) -> Values:
 
 
 def _named(config: Values) -> tuple[str, list[str]] | None:
-    """Return the key that says what each layer keeps, and what it says; None: no key does."""
+    """Return the key that says what layers there are, and their names; None: no key does."""
     for key in ("layers_block_type", "layer_types"):
         if (names := config.words(key)) is not None:
-            return key, [_kind(config, key, name, _NAMES) for name in names]
+            return key, [_known(config, key, name, _NAMES) for name in names]
     key = "hybrid_override_pattern"
     if (pattern := config.word(key)) is not None:
-        return key, [_kind(config, key, letter, _LETTERS) for letter in pattern]
+        return key, [_LETTERS[_known(config, key, letter, _LETTERS)] for letter in pattern]
     return None
 
 
-def _kind(config: Values, key: str, name: str, known: dict[str, str]) -> str:
+def _known(config: Values, key: str, name: str, known: dict[str, str]) -> str:
     if name not in known:
         raise InputError(
             f"{config.where}: {key}: {shown(name)} layers are not computed here; known: "
             f"{', '.join(known)}; the server's /metrics tell its blocks: --log"
         )
-    return known[name]
+    return name
 
 
 def state_shapes(config: Values, about: Architecture) -> tuple[StateShape, ...]:

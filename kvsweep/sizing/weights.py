@@ -11,6 +11,8 @@ from kvsweep.sizing.attention import head_dim, kv_heads, query_heads
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.model import LayerWeights, Weights, Work
 from kvsweep.sizing.quantization import method
+from kvsweep.sizing.state_weights import state_model_counts
+from kvsweep.sizing.states import StateShape
 
 FP8_BLOCK = 128 * 128
 """Weights that share a scale of 4 bytes in DeepSeek's FP8."""
@@ -52,7 +54,9 @@ def store(about: Values | None, dtype: str) -> Store | str:
     return f"quantized by {by or 'a method that is not named'}"
 
 
-def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:
+def count_weights(
+    config: Values, about: Architecture, kept: Store, states: tuple[StateShape, ...] = ()
+) -> Weights:
     """Return the weights of a model.
 
     Parameters
@@ -63,11 +67,16 @@ def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:
         What is known of its architecture.
     kept : Store
         Bytes of a weight.
+    states : tuple of StateShape
+        Of an architecture that has states, those of its layers.
     """
     hidden, vocabulary = config.count("hidden_size"), config.count("vocab_size")
     layers = config.count("num_hidden_layers", most=MAX_LAYERS)
-    counts = [_layer(config, about, layer) for layer in range(layers)]
-    tied = config.switch("tie_word_embeddings", about.tied)
+    if about.states is None:
+        counts = [_layer(config, about, layer) for layer in range(layers)]
+    else:
+        counts = state_model_counts(config, about, states)
+    tied = config.switch("tie_word_embeddings", about.tied) and not about.apart
     matrix = hidden * vocabulary
     parameters = sum(sum(count.values()) for count in counts) + matrix * (1 if tied else 2) + hidden
     heads = 0 if about.mla else kv_heads(config)

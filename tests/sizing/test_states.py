@@ -3,6 +3,9 @@
 ``vllm-0.33.0-states.json`` was recorded from vLLM 0.33.0 itself, on random ``config.json``: what
 its models say of the shapes and types of states, ``Platform.update_block_size_for_backend``, the
 layers' ``get_kv_cache_spec``, ``get_kv_cache_configs`` and ``get_kv_cache_capacity``.
+
+``transformers-5.20.2-weights.json`` has the numbers of parameters of random small models, as
+transformers' classes have them.
 """
 
 import json
@@ -20,6 +23,8 @@ from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import model_from_config
 
 PLANS = json.loads(Path(__file__).with_name("vllm-0.33.0-states.json").read_text())
+
+WEIGHTS = json.loads(Path(__file__).with_name("transformers-5.20.2-weights.json").read_text())
 
 NEXT = {
     "architectures": ["Qwen3NextForCausalLM"],
@@ -246,10 +251,11 @@ def test_options_of_states_need_a_model(tmp_path):
 
 
 def test_qwen3_next_comes_with_the_package():
-    """`NEXT` by name; its weights are told, not counted: those of the class of transformers."""
+    """`NEXT` by name; its publisher states 80 billion parameters."""
     found = answer(Question(model="qwen3-next-80b-a3b", gpu="h100", tp=4))
     assert found.served.model.states == model_from_config(NEXT, "config.json").states
-    assert found.plan.weights[0].size == 2 * 79_674_391_296 // 4
+    assert found.served.model.weights.parameters == 79_674_391_296
+    assert found.plan.weights[0].size / 2**30 == pytest.approx(37.2, abs=0.1)
     assert found.served.state.size == 1_097_728 // 4
     assert (found.block_size, found.served.raised_from) == (320, 16)
 
@@ -272,3 +278,36 @@ def test_a_layer_of_falcon_h1_keeps_both():
         "state",
     ]
     assert model.states[0].channels == 2 * 2048  # mamba_expand
+
+
+@pytest.mark.parametrize(
+    "row",
+    WEIGHTS,
+    ids=[f"{i} {row['config']['architectures'][0]}" for i, row in enumerate(WEIGHTS)],
+)
+def test_weights_are_as_many_as_those_of_transformers(row):
+    assert model_from_config(row["config"], "config.json").weights.parameters == row["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "not counted (config.json: vocab_size: missing"),
+        ({"vocab_size": 1000, "mlp_bias": True}, "with biases or of 8 bits"),
+        ({"architectures": ["Qwen3_5MoeForConditionalGeneration"]}, "not counted for this arch"),
+    ],
+)
+def test_blocks_follow_without_what_weights_need(change, message):
+    model = model_from_config(NEXT | change, "config.json")
+    assert model.weights is None
+    assert message in model.weights_unknown
+    assert layout(serve(model, Asked(), None)).request_blocks == 465
+
+
+def test_an_output_layer_of_its_own_is_counted_whatever_the_file_says():
+    full = next(row["config"] for row in WEIGHTS if "Nemotron" in row["config"]["architectures"][0])
+    tied, apart = (
+        model_from_config(full | {"tie_word_embeddings": says}, "config.json").weights
+        for says in (True, False)
+    )
+    assert tied.total == apart.total
