@@ -70,7 +70,7 @@ def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tu
 def _refuse_hybrid(found: ServerLog) -> None:
     """Refuse tokens that are no blocks times their size, as the layers are not alike."""
     about = KNOWN.get(found.architecture or "")
-    mixed = about is None or about.sliding in ("even", "pattern", "listed")
+    mixed = about is None or about.sliding in ("even", "pattern", "listed") or about.states
     if found.architecture is not None and about is None:
         raise InputError(
             f"{found.path}: the tokens of {found.architecture}, which is not known here, may "

@@ -53,7 +53,7 @@ _SYNCHRONOUS = re.compile(
     r"\basync_scheduling['\"]?[:=] ?False|[Aa]sync(?:hronous)? scheduling (?:is|will be) disabled"
 )
 _CACHING = re.compile(r"\benable_prefix_caching['\"]?[:=] ?['\"]?(True|False)")
-_GDN_PREFILL = re.compile(r"Using (FlashInfer|Triton|CuteDSL)\S* GDN prefill kernel")
+_GDN_PREFILL = re.compile(r"Using (\w[\w/ ]*) GDN prefill kernel")
 _START = re.compile(r"(?=non-default args:)")
 _UTILIZATION = re.compile(r"\bgpu_memory_utilization['\"]?[:=] ?(0?\.\d+|1(?:\.0)?)\b")
 _VERSION = re.compile(r"(?:vLLM (?:API )?server version|LLM engine \(v) ?(\d+\.\d+(?:\.\d+)?)")
@@ -213,7 +213,8 @@ def _read_settings(found: ServerLog, text: str) -> None:
     if (caching := _last(_CACHING, text, str)) is not None:
         found.settings["prefix_caching"] = caching == "True"
     if (prefill := _last(_GDN_PREFILL, text, str)) is not None:
-        found.settings["gdn_prefill"] = prefill.lower()
+        # Of the others none tells a state from inside of a step.
+        found.settings["gdn_prefill"] = "flashinfer" if prefill == "FlashInfer" else "triton"
 
 
 def _read_tokens(found: ServerLog, text: str) -> None:

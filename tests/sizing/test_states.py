@@ -220,12 +220,14 @@ GPU KV cache size: {tokens} tokens, Maximum concurrency for 262,144 tokens per r
     [
         (True, "FlashInfer", 576, 3_034),
         (True, "Triton/FLA", 544, 3_212),
+        (True, "AITER FlyDSL", 544, 3_212),
         (False, "FlashInfer", 544, 3_212),
     ],
 )
 def test_a_log_tells_how_states_are_kept(tmp_path, caching, prefill, block, blocks):
     (tmp_path / "config.json").write_text(json.dumps(NEXT))
-    asked = {"prefix_caching": caching, "gdn_prefill": prefill.split("/")[0].lower()}
+    backend = "flashinfer" if prefill == "FlashInfer" else "triton"
+    asked = {"prefix_caching": caching, "gdn_prefill": backend}
     model = str(tmp_path / "config.json")
     known = answer(Question(model=model, kv_memory="40GiB", **asked))
     assert (known.block_size, known.blocks) == (block, blocks)
@@ -311,3 +313,12 @@ def test_an_output_layer_of_its_own_is_counted_whatever_the_file_says():
         for says in (True, False)
     )
     assert tied.total == apart.total
+
+
+def test_tokens_of_a_log_need_the_model_where_layers_keep_states(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(
+        "Resolved architecture: Qwen3NextForCausalLM\nGPU KV cache size: 1,710,419 tokens\n"
+    )
+    with pytest.raises(InputError, match="depend on its layers; give its --model"):
+        answer(Question(log=path))
