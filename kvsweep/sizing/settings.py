@@ -148,6 +148,11 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         return Served(model, asked, dtype, size, source, limits, steps)
     token = model.attention[0].on_gpu(asked.tp, dtype).token_bytes
     block = raised_block(model, asked, gpu, size, token)
+    if block > MAX_BLOCK_TOKENS:
+        raise InputError(
+            f"--model: a block of {model.name} has {block:,} tokens to hold a state; allowed: at "
+            f"most {MAX_BLOCK_TOKENS:,}"
+        )
     state = kept_state(model, asked, gpu, block, longest)
     if block == size:
         return Served(model, asked, dtype, size, source, limits, steps, state)

@@ -192,6 +192,7 @@ def test_what_a_config_cannot_say_is_refused_by_key(config, message):
         (NEXT, {"mamba_dtype": "int8"}, "--mamba-cache-dtype: 'int8'; allowed: auto"),
         (NEXT | {"linear_num_key_heads": 1}, {"tp": 2}, "the heads and channels of the states"),
         (NEMOTRON | {"n_groups": 2}, {"tp": 4}, "the heads and channels of the states of"),
+        (NEMOTRON | {"ssm_state_size": 10**6}, {}, "tokens to hold a state; allowed: at most 262"),
     ],
 )
 def test_settings_that_vllm_does_not_take_are_refused(config, asked, message):
