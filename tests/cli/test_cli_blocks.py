@@ -69,3 +69,21 @@ def test_bad_input_is_one_line_and_code_2(run, arguments, message):
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_options_of_states_and_a_block_size_that_is_raised(run):
+    model = ("blocks", "--model", "qwen3-next-80b-a3b", "--kv-memory", "40GiB", "--json")
+    code, out, err = run(*model, "--block-size", "32")
+    found = json.loads(out)
+    assert (code, found["block_size"], found["block_size_raised_from"]) == (0, 576, 32)
+    assert "warning: --block-size: 32; vLLM raises it to 576" in err
+    others = {
+        ("--no-prefix-caching",): (544, 1),
+        ("--prefix-caching", "--gdn-prefill-backend", "triton"): (544, 2),
+        ("--mamba-ssm-cache-dtype", "float32"): (1_088, 3),
+        ("--mamba-cache-dtype", "float32"): (1_088, 3),
+    }
+    for options, (size, copies) in others.items():
+        found = json.loads(run(*model, *options)[1])
+        states = [group for group in found["groups"] if group["kind"] == "state"]
+        assert (found["block_size"], states[0]["blocks_per_request"]) == (size, copies), options
