@@ -24,8 +24,8 @@ KERNEL_BLOCK = 16
 DELTA_CHUNK = 64
 """Tokens between the states that FlashInfer's prefill of gated delta nets can tell."""
 
-PREFILLS = ("auto", "flashinfer", "triton", "cutedsl")
-"""vLLM's ``--gdn-prefill-backend`` on NVIDIA's GPUs."""
+PREFILLS = ("flashinfer", "triton", "cutedsl", "aiter_flydsl", "sycl")
+"""vLLM's ``--gdn-prefill-backend``."""
 
 
 def kept_state(model: Model, asked: Asked, gpu: Gpu | None, block: int, longest: int) -> State:
@@ -83,7 +83,7 @@ def tells_checkpoints(model: Model, asked: Asked, gpu: Gpu | None) -> bool:
     key = model.states[0].key
     if key is None:
         return True
-    if asked.gdn_prefill in ("triton", "cutedsl"):
+    if asked.gdn_prefill not in (None, "flashinfer"):
         return False
     return gpu is None or gpu.source == "given" or gpu.delta_keys in (0, key)
 

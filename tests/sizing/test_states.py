@@ -187,7 +187,7 @@ def test_what_a_config_cannot_say_is_refused_by_key(config, message):
 @pytest.mark.parametrize(
     ("config", "asked", "message"),
     [
-        (NEXT, {"gdn_prefill": "fla"}, "--gdn-prefill-backend: 'fla'; allowed: auto, flashinfer"),
+        (NEXT, {"gdn_prefill": "fla"}, "--gdn-prefill-backend: 'fla'; allowed: flashinfer, tri"),
         (NEXT, {"mamba_ssm_dtype": "fp8"}, "--mamba-ssm-cache-dtype: 'fp8'; allowed: auto"),
         (NEXT, {"mamba_dtype": "int8"}, "--mamba-cache-dtype: 'int8'; allowed: auto"),
         (NEXT | {"linear_num_key_heads": 1}, {"tp": 2}, "the heads and channels of the states"),
