@@ -52,12 +52,10 @@ def check_requests(scheduler):
 
 
 def _check_states(tables, request, table):
-    """There is a state to go on from, and hardly another one."""
-    assert table[-1] is not None
-    there = sum(block is not None for block in table)
+    """There is a state to go on from, and one of each draft; without caching there is no other."""
+    assert all(block is not None for block in table[-1 - tables.drafts :])
     if tables.caching:
         done = request.computed - request.in_flight
         assert done <= 0 or table[(done - 1) // tables.block_size] is not None
-        assert there <= 6 + tables.drafts
     else:
-        assert there == 1 + tables.drafts
+        assert len(table) == 1 + tables.drafts
