@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ ENTRY_POINT = ("vllm", "serve")
 """What the image vllm/vllm-openai runs its arguments with."""
 
 _OF_KUBERNETES = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-_OF_COMPOSE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
 # Of the shell, outside of single quotes.
 _OF_SHELL = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)", re.DOTALL)
 _OF_KSERVE = re.compile(r"\{\{\s*\.(\w+)[^{}]*\}\}")
@@ -101,7 +99,7 @@ class Container:
         """Return the words, or the one text of a script."""
         at = next((i for i, word in enumerate(self.words) if _is_shell(word)), None)
         if at is None or at > 2:  # below `env` or `tini --`
-            return [_OF_KUBERNETES.sub(_unknown, word) for word in self.words]
+            return [_OF_KUBERNETES.sub(unknown, word) for word in self.words]
         rest = self.words[at + 1 :]
         scripts = (after for word, after in pairwise(rest) if re.fullmatch("-[a-z]*c[a-z]*", word))
         script = next(scripts, None)
@@ -122,7 +120,8 @@ def _is_shell(word: str) -> bool:
     return word.rpartition("/")[2] in _SHELLS
 
 
-def _unknown(found: re.Match[str]) -> str:
+def unknown(found: re.Match[str]) -> str:
+    """Return what stands for a variable of which only the shell knows the value."""
     name = next((group for group in found.groups() if group), None)
     return "$" if name is None else f"{VARIABLE}{{{name}}}"
 
@@ -188,7 +187,7 @@ def pod_container(
     if not command and is_image(image):
         command = list(ENTRY_POINT)
 
-    words = [_filled(_OF_KSERVE.sub(_unknown, word), variables) for word in (*command, *args)]
+    words = [_filled(_OF_KSERVE.sub(unknown, word), variables) for word in (*command, *args)]
     return Container(where, name, words, variables, replicas, image)
 
 
@@ -221,46 +220,3 @@ def _env(about: dict[str, Any]) -> dict[str, str]:
         if isinstance(each.get("value"), str):
             found[str(each.get("name"))] = _filled(each["value"], found)
     return found
-
-
-def compose_containers(services: dict[str, Any], where: str) -> Iterator[Container]:
-    """Yield the services of a file of Docker Compose."""
-    for name, about in services.items():
-        if not isinstance(about, dict):
-            continue
-        entry, command = (
-            _argv(about.get(key), f"{where}: {name}: {key}") for key in ("entrypoint", "command")
-        )
-        image = _OF_COMPOSE.sub("x", str(about.get("image", "")))
-        if not entry and is_image(image):
-            entry = list(ENTRY_POINT)
-        variables = {
-            key: value
-            for key, value in _environment(about.get("environment"))
-            if VARIABLE not in value
-        }
-        given = {
-            "deploy.replicas": table(about, "deploy").get("replicas"),
-            "scale": about.get("scale"),
-        }
-        replicas = next(((n, why) for why, n in given.items() if n is not None), None)
-        yield Container(where, str(name), [*entry, *command], variables, replicas, image)
-
-
-def _argv(given: Any, where: str) -> list[str]:
-    """Return the words of a command as Compose takes it: a list, or one text without a shell."""
-    if not isinstance(given, str):
-        return [_OF_COMPOSE.sub(_unknown, each) for each in texts(given, where, "Compose")]
-    try:
-        return shlex.split(_OF_COMPOSE.sub(_unknown, given.replace("\\\n", " ")))
-    except ValueError as error:
-        raise InputError(f"{where}: {str(error).lower()}") from None
-
-
-def _environment(given: Any) -> Iterator[tuple[str, str]]:
-    """Yield names and values of a mapping, or of a list of ``NAME=VALUE``."""
-    if isinstance(given, list):
-        given = dict(str(each).partition("=")[::2] for each in given if "=" in str(each))
-    for name, value in given.items() if isinstance(given, dict) else ():
-        if value is not None:
-            yield str(name), _OF_COMPOSE.sub(_unknown, str(value))

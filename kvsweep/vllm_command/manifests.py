@@ -10,9 +10,9 @@ from typing import Any
 
 from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
+from kvsweep.vllm_command.compose import compose_containers
 from kvsweep.vllm_command.containers import (
     Container,
-    compose_containers,
     items,
     name_of,
     pod_containers,

@@ -1,0 +1,57 @@
+"""Services of Docker Compose, as containers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from kvsweep.errors import InputError
+from kvsweep.vllm_command.containers import ENTRY_POINT, Container, table, texts, unknown
+from kvsweep.vllm_command.shell import VARIABLE, is_image
+
+_OF_COMPOSE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
+
+
+def compose_containers(services: dict[str, Any], where: str) -> Iterator[Container]:
+    """Yield the services of a file of Docker Compose."""
+    for name, about in services.items():
+        if not isinstance(about, dict):
+            continue
+        entry, command = (
+            _argv(about.get(key), f"{where}: {name}: {key}") for key in ("entrypoint", "command")
+        )
+        image = _OF_COMPOSE.sub("x", str(about.get("image", "")))
+        if not entry and is_image(image):
+            entry = list(ENTRY_POINT)
+        variables = {
+            key: value
+            for key, value in _environment(about.get("environment"))
+            if VARIABLE not in value
+        }
+        given = {
+            "deploy.replicas": table(about, "deploy").get("replicas"),
+            "scale": about.get("scale"),
+        }
+        replicas = next(((n, why) for why, n in given.items() if n is not None), None)
+        yield Container(where, str(name), [*entry, *command], variables, replicas, image)
+
+
+def _argv(given: Any, where: str) -> list[str]:
+    """Return the words of a command as Compose takes it: a list, or one text without a shell."""
+    if not isinstance(given, str):
+        return [_OF_COMPOSE.sub(unknown, each) for each in texts(given, where, "Compose")]
+    try:
+        return shlex.split(_OF_COMPOSE.sub(unknown, given.replace("\\\n", " ")))
+    except ValueError as error:
+        raise InputError(f"{where}: {str(error).lower()}") from None
+
+
+def _environment(given: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and values of a mapping, or of a list of ``NAME=VALUE``."""
+    if isinstance(given, list):
+        given = dict(str(each).partition("=")[::2] for each in given if "=" in str(each))
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if value is not None:
+            yield str(name), _OF_COMPOSE.sub(unknown, str(value))
