@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import InputError, escaped, shown
 from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
@@ -28,24 +28,29 @@ _OPTIONS = {
     "as model.weights_gib = ": "as --set model.weights_gib=",
 }
 """What those of ``kvsweep blocks``, and keys of a sweep, are called in a command of vLLM."""
-_NAMED = re.compile(
-    rf"(?<![\w.-])(?<!--set )(?:{'|'.join(map(re.escape, _OPTIONS))})(?![A-Za-z_-]| \()"
-)
+_NAMED = rf"(?<![\w.-])(?<!--set )(?:{'|'.join(map(re.escape, _OPTIONS))})(?![A-Za-z_-]| \()"
+# Values that a message quotes stay as they are.
+_QUOTED = r"(?<!\w)'[^']*'|\"[^\"]*\""
 
 
 @contextmanager
-def said_of_the_command(where: str) -> Iterator[None]:
+def said_of_the_command(where: str, model: str = "") -> Iterator[None]:
     """Say what is wrong with a model and its settings by the options of the command.
 
     Parameters
     ----------
     where : str
         What the command is called in messages.
+    model : str
+        Name of the model or its file, which stays as it is.
     """
     try:
         yield
     except InputError as error:
-        told = _NAMED.sub(lambda found: _OPTIONS[found[0]], str(error))
+        own = rf"{re.escape(escaped(model))}|" if re.search(_NAMED, model) else ""
+        told = re.sub(
+            rf"{own}{_QUOTED}|{_NAMED}", lambda found: _OPTIONS.get(found[0], found[0]), str(error)
+        )
         ours = told.startswith(("--gpu", "--model", "--log", "--set", "--acceptance"))
         here = ours or not told.startswith("--")
         raise InputError(told if here else f"{where}: {told}") from None

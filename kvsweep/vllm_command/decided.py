@@ -85,11 +85,11 @@ def settings_of(command: Command, known: Known) -> Settings:
     model = _model(command, known)
     gpu = find_gpu(known.gpu) if known.gpu is not None else None
     asked = _asked(values, known)
-    with said_of_the_command(command.where):
+    with said_of_the_command(command.where, model.value):
         longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
     limits = step_limits(values, known, gpu, longest)
     asked["max_num_batched_tokens"] = limits.worker_tokens
-    with said_of_the_command(command.where):
+    with said_of_the_command(command.where, model.value):
         served = serve(load_model(model.value), Asked(**asked), gpu)
     check_served(values, served)
     found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])

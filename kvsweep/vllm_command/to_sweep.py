@@ -112,7 +112,7 @@ def answer(question: Question) -> Sweep:
     blocks_set = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
     known = Known(question.gpu, question.model, question.acceptance, **told, blocks_set=blocks_set)
     settings = settings_of(command, known)
-    with said_of_the_command(command.where):
+    with said_of_the_command(command.where, question.model or command.model or ""):
         scenario, tables = check(settings, question.overrides, command.where)
     told_too = (
         blocks_note(scenario),
@@ -152,7 +152,7 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
         dtype=values.text("kv-cache-dtype"),
         block_size=values.whole("block-size"),
     )
-    with said_of_the_command(command.where):
+    with said_of_the_command(command.where, question.model or command.model or ""):
         told = asking.answer(asked)
     tokens = log.settings.get("max_num_batched_tokens")
     found = {

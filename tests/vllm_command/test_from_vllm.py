@@ -649,3 +649,26 @@ def test_other_states_than_those_of_the_model_are_refused(option):
         of_states(option)
     of_states(option.replace("float32", "bfloat16").replace("triton", "flashinfer"))
     taken(option)  # no states
+
+
+@pytest.mark.parametrize("name", ["--tp: 3", "model.gpu", "x --dtype y"])
+def test_values_that_look_like_options_of_kvsweep_are_quoted_as_they_are(name, tmp_path):
+    """Options of ``kvsweep blocks`` in messages are named as vLLM's; values of the user are not."""
+    with pytest.raises(InputError, match=f"--kv-cache-dtype: '{name}' is not known"):
+        answer(Question(("vllm", "serve", "qwen3-8b", f"--kv-cache-dtype={name}"), gpu="h100"))
+    with pytest.raises(InputError, match=f"--model: '{name}' is neither a file nor"):
+        answer(Question(("vllm", "serve", "m"), gpu="h100", model=name))
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / name}/config.json: architec")):
+        answer(Question(("vllm", "serve", str(tmp_path / name)), gpu="h100"))
+    with pytest.raises(InputError, match="the command: --tensor-parallel-size: 3; vLLM wants"):
+        answer(Question(("vllm", "serve", "qwen3-8b", "-tp", "3"), gpu="h100"))
+
+
+def test_a_model_with_a_short_name_hides_no_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps(SMALL))
+    with pytest.raises(InputError, match="the command: --tensor-parallel-size: 97; vLLM wants"):
+        answer(Question(("vllm", "serve", "m", "-tp", "97"), gpu="h100"))
