@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from kvsweep.errors import InputError, clip, escaped, shown
+from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.shell import VARIABLE, is_image, starts_server
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -197,7 +198,8 @@ def _filled(text: str, variables: dict[str, str]) -> str:
     def put(found: re.Match[str]) -> str:
         return "$" if found[0] == "$$" else variables.get(found[1], found[0])
 
-    return _OF_KUBERNETES.sub(put, text)
+    # What names itself again and again grows without end.
+    return _OF_KUBERNETES.sub(put, text)[:MAX_SCRIPT_CHARACTERS]
 
 
 def texts(given: Any, where: str, taker: str = "Kubernetes") -> list[str]:

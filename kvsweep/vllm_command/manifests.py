@@ -19,6 +19,7 @@ from kvsweep.vllm_command.containers import (
     table,
 )
 from kvsweep.vllm_command.kserve import serving_containers
+from kvsweep.vllm_command.options import listed
 from kvsweep.vllm_command.shell import NO_COMMAND
 from kvsweep.vllm_command.words import Command
 from kvsweep.vllm_command.yaml_text import parse_yaml
@@ -168,7 +169,7 @@ def _why_none(found: list[Container], documents: list[dict[str, Any]]) -> str:
 
 def _one(found: list[Container], where: str, chosen: str | None) -> Container:
     """Return the container that is chosen, or the only one."""
-    names = [each.name for each in found]
+    names = [escaped(each.name) for each in found]
     if chosen is not None:
         fitting = [each for each in found if each.name == chosen] or [
             each for each in found if chosen in each.name.split("/")
@@ -177,11 +178,9 @@ def _one(found: list[Container], where: str, chosen: str | None) -> Container:
             return fitting[0]
         several = f"{len(fitting)} containers of this name" if fitting else "no such container"
         hint = "" if fitting else did_you_mean(chosen, names)
-        told = f"of {where}: {', '.join(map(clip, names))}{hint}"
+        told = f"of {where}: {listed(names)}{hint}"
         raise InputError(f"--container: {shown(chosen)}: {several} {told}")
     if len(found) > 1:
-        told = ", ".join(map(clip, names))
-        raise InputError(
-            f"{where}: {len(found)} containers start a server: {told}; choose one: --container NAME"
-        )
+        told = f"{len(found)} containers start a server: {listed(names)}"
+        raise InputError(f"{where}: {told}; choose one: --container NAME")
     return found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -12,6 +13,9 @@ from kvsweep.errors import InputError, clip, did_you_mean
 
 RELEASE = "0.33.0"
 """The release whose options these are."""
+
+MOST = 12
+"""Names that a message has."""
 
 _OPPOSITES = {"--enable-": "--disable-", "--disable-": "--enable-"}
 
@@ -82,6 +86,12 @@ def _spellings() -> dict[str, tuple[Option, bool]]:
     return found
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as messages have them, the first if there are many."""
+    more = f" and {len(names) - MOST:,} more" if len(names) > MOST else ""
+    return ", ".join(map(clip, names[:MOST])) + more
+
+
 def find_option(word: str, where: str) -> tuple[Option, bool]:
     """Return an option, and whether a switch is on by this spelling.
 
@@ -111,6 +121,6 @@ def find_option(word: str, where: str) -> tuple[Option, bool]:
     begun = [each for each in known if name.startswith("--") and each.startswith(name)]
     if begun and len({known[each] for each in begun}) == 1:
         return known[begun[0]]
-    told = f"begins {', '.join(sorted(begun))}" if begun else f"no option of vLLM {RELEASE}"
+    told = f"begins {listed(sorted(begun))}" if begun else f"no option of vLLM {RELEASE}"
     hint = "" if begun else did_you_mean(name, [each for each in known if each[:2] == "--"])
     raise InputError(f"{where}: {clip(word)}: {told}{hint}; correct it, or leave it out")

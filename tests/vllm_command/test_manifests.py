@@ -3,6 +3,7 @@
 import json
 import re
 import textwrap
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -397,3 +398,33 @@ def test_another_container_that_cannot_be_read_does_not_matter():
     for chosen, message in (("pieces", "CMD: has a part of the command only"), (None, "pieces")):
         with pytest.raises(InputError, match=message):
             read(file, chosen=chosen)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("0x" + "f" * 5000, "no YAML: odd value: an integer of 20,000 bits"),
+        ("&a [*a]", "line 2: no YAML: an alias inside of what it stands for"),
+        ("[" * 100_000, "no YAML: nested too deeply: 100,000 brackets"),
+        (
+            "\n  a: &a [1,1,1,1,1,1,1,1]\n"
+            + "".join(f"  {b}: &{b} [{','.join([f'*{a}'] * 8)}]\n" for a, b in pairwise("abcdefg")),
+            "aliases make more than 300,000 values of it",
+        ),
+    ],
+)
+def test_yaml_that_would_take_long_is_refused(value, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_manifest(f"kind: Pod # vllm\nspec: {value}\n", "f")
+
+
+def test_variables_that_name_themselves_do_not_grow_without_end():
+    env = [{"name": "A", "value": "12345678"}, *[{"name": "A", "value": "$(A)$(A)"}] * 60]
+    found = read(workload(container(args=["m", "--served-model-name", "x"], env=env)))
+    assert len(found.variables["A"]) <= 131_072
+
+
+def test_many_containers_are_not_all_named():
+    many = [container(args=["m"], name=f"c{n}") for n in range(50)]
+    with pytest.raises(InputError, match=r"50 containers .*llama/c11 and 38 more; choose one"):
+        read(workload(*many))
