@@ -210,7 +210,7 @@ def texts(given: Any, where: str, taker: str = "Kubernetes") -> list[str]:
         raise InputError(f"{where}: expected a list of texts, got {shown(given)}")
     for number, each in enumerate(given):
         if not isinstance(each, str):
-            told = f"{taker} takes texts only, as '256'"
+            told = f"{taker} takes texts only, as {_as_text(each)}"
             raise InputError(f"{where}[{number}]: {shown(each)}: {told}")
     return given
 
@@ -222,3 +222,12 @@ def _env(about: dict[str, Any]) -> dict[str, str]:
         if isinstance(each.get("value"), str):
             found[str(each.get("name"))] = _filled(each["value"], found)
     return found
+
+
+def _as_text(given: Any) -> str:
+    """Return an example of a text, for ``- --tp: 3`` of YAML, a table, the option that is meant."""
+    if isinstance(given, dict) and len(given) == 1:
+        ((name, value),) = given.items()
+        if isinstance(name, str) and name.startswith("-") and not isinstance(value, dict | list):
+            return clip(escaped(f"'{name}={value}'"))
+    return "'256'"

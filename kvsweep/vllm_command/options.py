@@ -122,5 +122,9 @@ def find_option(word: str, where: str) -> tuple[Option, bool]:
     if begun and len({known[each] for each in begun}) == 1:
         return known[begun[0]]
     told = f"begins {listed(sorted(begun))}" if begun else f"no option of vLLM {RELEASE}"
-    hint = "" if begun else did_you_mean(name, [each for each in known if each[:2] == "--"])
+    short = name[1:].rstrip(":").lower()  # --tp, and `--tp: 3` of YAML
+    if not begun and short in known:
+        hint = f"; did you mean {short!r}, {known[short][0].name}?"
+    else:
+        hint = "" if begun else did_you_mean(name, [each for each in known if each[:2] == "--"])
     raise InputError(f"{where}: {clip(word)}: {told}{hint}; correct it, or leave it out")

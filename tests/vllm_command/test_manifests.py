@@ -400,6 +400,12 @@ def test_another_container_that_cannot_be_read_does_not_matter():
             read(file, chosen=chosen)
 
 
+def test_an_option_with_a_colon_is_a_table_of_yaml():
+    text = f"kind: Pod\nspec:\n  containers:\n  - image: {IMAGE}\n    args: [m, --tp: 3]\n"
+    with pytest.raises(InputError, match=r"args\[1\]: an object: .* texts only, as '--tp=3'"):
+        read_manifest(text, "f")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
