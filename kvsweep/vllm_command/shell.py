@@ -14,12 +14,23 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OF_VLLM = re.compile(r"\b(VLLM_\w+)=")
 _IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
 _SERVER = "vllm.entrypoints.openai.api_server"
+_CLI = "vllm.entrypoints.cli.main"
 _DEMONSTRATION = "vllm.entrypoints.api_server"
 # A comment, or what may hold anything that ends a command.
 _OPAQUE = re.compile(
     r"(?:(?<=\s)|^)#[^\n]*|'[^']*'|\"(?:\\.|[^\"\\])*\"|\\[^\n]"
     r"|\$\((?:[^()]|\([^()]*\))*\)|\$\{[^{}]*\}|`[^`]*`",
     re.DOTALL | re.MULTILINE,
+)
+# echo "..." > start.sh, or | bash
+_WRITTEN = re.compile(
+    r"(?:^|(?<=[\n;&|]))[ \t]*(?:echo|printf)[ \t]+(?:-\w+[ \t]+){0,3}"
+    r"(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:[^\s;&|<>\"'][^\n;&|<>\"']*)?[^\s;&|<>\"'])[ \t]*"
+    r"(?:>>?[ \t]*[^\s;&|]+|\|[ \t]*(?:sudo[ \t]+)?(?:(?:ba|da|z)?sh|tee)\b[^\n;&|]*)"
+)
+_BEGINS = re.compile(
+    r"(?:#![^\n]*\n|\s)*(?:(?:exec|nohup|sudo|env|[A-Za-z_]\w*=\S*)\s+)*"
+    r"(?:\S*/)?(?:vllm\s+serve|python3?\s+-m\s+vllm|docker\s+run)\s"
 )
 _PLACE = re.compile("\0(\\d+)\0")
 # Streams: `> log`, `2>&1`, `&> log`, `< /dev/null`.
@@ -34,7 +45,7 @@ _RUN = ("run", "create")
 _BEFORE = ("if", "while", "until", "then", "do", "else", "!", "sudo", "exec")
 # What has a command in its words and does not run it.
 _NOT_RUN = ("echo", "printf", "which", "type", "logger", "grep", "pgrep", "pkill")
-_INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:openai\.)?api_server ")
+_INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve) ")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -43,7 +54,7 @@ VARIABLE = "\ue000"
 NO_COMMAND = (
     "no command that starts vLLM: expected `vllm serve MODEL ...`, `python -m "
     "vllm.entrypoints.openai.api_server ...` or `docker run ... vllm/vllm-openai ...`, or a "
-    "manifest of Kubernetes, KServe or Compose with one"
+    "manifest of Kubernetes, KServe, Compose or Ray Serve with one"
 )
 ONLY_AN_IMAGE = (
     "an image that nothing runs; a part of a manifest: give the whole, with `kind` or `services`; "
@@ -67,6 +78,8 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
         If it starts none, or several.
     """
     commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
+    if len(words) == 1 and not any(_start(command) is not None for command in commands):
+        commands = list(_commands(_as_written(words[0]), where)) or commands
     variables: dict[str, str] = {}
     found: list[list[str]] = []
     for number, command in enumerate(commands):
@@ -159,6 +172,18 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
             yield words
 
 
+def _as_written(text: str) -> str:
+    """Return a script with what it prints into another, or to a shell, as commands of its own."""
+
+    def put(found: re.Match[str]) -> str:
+        printed = found[1].strip()
+        quoted = printed[:1] in "\"'" and printed.endswith(printed[0]) and len(printed) > 1
+        inner = (printed[1:-1] if quoted else printed).replace("\\n", "\n")
+        return f"\n{inner}\n" if _BEGINS.match(inner) else found[0]
+
+    return _WRITTEN.sub(put, text)
+
+
 def _lines(text: str) -> Iterator[str]:
     """Yield each command of a text, without comments and streams; a backslash joins lines."""
     opaque: list[str] = []
@@ -201,7 +226,8 @@ def _start(words: list[str]) -> int | None:
     if "pull" in words[:3]:
         return None
     for at, word in enumerate(words):
-        if _program(word) == "vllm" and words[at + 1 : at + 2] == ["serve"]:
+        runs = _program(word) == "vllm" or word == _CLI
+        if runs and words[at + 1 : at + 2] == ["serve"]:
             return at + 2
         if word == _SERVER:
             return at + 1

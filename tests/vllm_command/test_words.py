@@ -301,3 +301,53 @@ def test_variables_of_vllm_are_found_wherever_they_are_set(text):
 def test_a_command_that_is_only_named_is_none(line):
     expected = ("m", {"--tensor-parallel-size": "2"})
     assert read(f"{line}\nvllm serve m -tp 2") == read(f"vllm serve m -tp 2\n{line}") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "uv run vllm serve m -tp 2",
+        "uv run --with vllm --python 3.12 -- vllm serve m -tp 2",
+        "python -m vllm.entrypoints.cli.main serve m -tp 2",
+        "sh -c 'python3 -m vllm.entrypoints.cli.main serve m -tp 2'",
+        "srun --gres=gpu:2 --ntasks 1 vllm serve m -tp 2",
+        "#!/bin/bash\n#SBATCH --gres=gpu:2\n#SBATCH -N 1\nmodule load cuda\nsource a/bin/activate\n"
+        "srun --export=ALL vllm serve m -tp 2 &\nwait",
+        "#SBATCH -J llm\nsrun apptainer exec --nv --bind /a:/b vllm.sif \\\n  vllm serve m -tp 2",
+    ],
+)
+def test_a_command_is_found_behind_what_runs_it(text):
+    assert read(text) == ("m", {"--tensor-parallel-size": "2"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'echo "vllm serve m -tp 2" > start.sh',
+        "echo '#!/bin/sh' > start.sh\necho 'exec vllm serve m -tp 2' >> start.sh\nsh start.sh",
+        "echo vllm serve m -tp 2 > start.sh && bash start.sh",
+        'echo "CUDA_VISIBLE_DEVICES=0 vllm serve m -tp 2" | bash',
+        'echo "vllm serve m -tp 2" | sudo tee /opt/start.sh',
+        r"printf '#!/bin/sh\nexec vllm serve m -tp 2\n' > start.sh",
+        'echo "vllm serve n" > other.sh\nvllm serve m -tp 2',
+    ],
+)
+def test_what_is_printed_into_a_script_is_run_if_nothing_else_is(text):
+    assert read(text) == ("m", {"--tensor-parallel-size": "2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('echo "vllm serve m -tp 2"', "no command that starts vLLM"),
+        ('echo "Starting vllm serve m -tp 2" > log', "no command that starts vLLM"),
+        ('echo "vllm serve m" > a.sh\necho "vllm serve n" > b.sh', "starts 2 servers"),
+        ("echo" + " a" * 60_000, "no command that starts vLLM"),
+        ("vllm serve m --tp 2", "--tp: no option of vLLM 0.33.0; did you mean '-tp', --tensor-p"),
+        ("vllm serve m --m 2", "--max-log-len and 36 more"),
+    ],
+)
+def test_what_is_printed_or_misspelled_is_said(text, message):
+    with pytest.raises(InputError) as told:
+        read(text)
+    assert message in str(told.value)
