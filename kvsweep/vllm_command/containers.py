@@ -45,6 +45,14 @@ class Container:
         How many there are, as the manifest has it, and who says so.
     image : str
         Its image.
+    router : tuple of str and str, or None
+        What sends requests to its replicas, of ``cluster.routing``, and why; None: a Service.
+    gpu : tuple of str and str, or None
+        Its GPU, as of ``kvsweep blocks``, and who says so.
+    notes : tuple of str
+        What is not in its command.
+    problem : str
+        Why it cannot be read; empty: it can.
     """
 
     where: str
@@ -53,9 +61,15 @@ class Container:
     variables: dict[str, str] = field(default_factory=dict)
     replicas: tuple[Any, str] | None = None
     image: str = ""
+    router: tuple[str, str] | None = None
+    gpu: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
 
     def starts_server(self) -> bool:
         """Return whether it starts vLLM."""
+        if self.problem:
+            return True
         told = self._told()
         with self._hiding():
             return any("vllm" in word for word in told) and starts_server(told, self._called)
@@ -71,8 +85,10 @@ class Container:
         Raises
         ------
         InputError
-            If it has an option that vLLM has not, or replicas are no number.
+            If it cannot be read, has an option that vLLM has not, or replicas are no number.
         """
+        if self.problem:
+            raise InputError(self.problem)
         with self._hiding():
             found = read_command(self._told(), self._called)
         found.variables = self.variables | found.variables
@@ -82,6 +98,7 @@ class Container:
                 told = f"{why}: {shown(count)}: expected a number of servers, 1 or more"
                 raise InputError(f"{self._called}: {told}")
             found.replicas, found.replicated_by = count, why
+        found.router, found.gpu, found.notes = self.router, self.gpu, self.notes
         return found
 
     @contextmanager
@@ -143,6 +160,30 @@ def table(about: dict[str, Any], key: str) -> dict[str, Any]:
     """Return a table of a manifest, empty if there is none."""
     found = about.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def settings(about: dict[str, Any], key: str, told: str) -> dict[str, Any]:
+    """Return a table of settings, empty if there is none, of which nothing may be left out.
+
+    Parameters
+    ----------
+    about : dict
+        What has it.
+    key : str
+        Its name.
+    told : str
+        Where that is, for messages; empty: nowhere.
+
+    Raises
+    ------
+    InputError
+        If something else is there.
+    """
+    found = about.get(key)
+    if found is not None and not isinstance(found, dict):
+        where = f"{told}: " if told else ""
+        raise InputError(f"{where}{key}: expected a table of settings, got {shown(found)}")
+    return found or {}
 
 
 def items(about: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -215,15 +256,6 @@ def texts(given: Any, where: str, taker: str = "Kubernetes") -> list[str]:
     return given
 
 
-def _env(about: dict[str, Any]) -> dict[str, str]:
-    """Return the variables whose values a manifest tells, of each the last."""
-    found: dict[str, str] = {}
-    for each in items(about, "env"):
-        if isinstance(each.get("value"), str):
-            found[str(each.get("name"))] = _filled(each["value"], found)
-    return found
-
-
 def _as_text(given: Any) -> str:
     """Return an example of a text, for ``- --tp: 3`` of YAML, a table, the option that is meant."""
     if isinstance(given, dict) and len(given) == 1:
@@ -231,3 +263,12 @@ def _as_text(given: Any) -> str:
         if isinstance(name, str) and name.startswith("-") and not isinstance(value, dict | list):
             return clip(escaped(f"'{name}={value}'"))
     return "'256'"
+
+
+def _env(about: dict[str, Any]) -> dict[str, str]:
+    """Return the variables whose values a manifest tells, of each the last."""
+    found: dict[str, str] = {}
+    for each in items(about, "env"):
+        if isinstance(each.get("value"), str):
+            found[str(each.get("name"))] = _filled(each["value"], found)
+    return found

@@ -183,7 +183,7 @@ def _longest(values: Values) -> int | None:
 
 def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
     if known.gpu is not None:
-        yield Line("model.gpu", known.gpu, "--gpu")
+        yield Line("model.gpu", known.gpu, known.gpu_by)
     for option, key in (("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp")):
         if (count := values.whole(option)) is not None:
             yield Line(f"model.{key}", count, f"--{option}")
@@ -275,6 +275,7 @@ def _instances(values: Values, command: Command) -> Iterator[Line]:
     why = ", times ".join(name for name, number in sources if number is not None)
     yield Line("cluster.instances", (count or 1) * (servers or 1), why)
     if (servers or 1) > 1:
-        yield Line("cluster.routing", "round-robin", "a Service knows no loads")
+        routing, says = command.router or ("round-robin", "a Service knows no loads")
+        yield Line("cluster.routing", routing, says)
     elif (count or 1) > 1:
         yield Line("cluster.routing", "least-loaded", "nearest to vLLM's own balancer")

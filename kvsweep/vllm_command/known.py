@@ -29,6 +29,8 @@ class Known:
         What the server itself told of the prefill of gated delta nets.
     blocks_set : bool
         Whether ``--set`` says how many blocks there are.
+    gpu_by : str
+        Who says which GPU it is.
     """
 
     gpu: str | None = None
@@ -40,3 +42,4 @@ class Known:
     synchronous: bool = False
     gdn_prefill: str | None = None
     blocks_set: bool = False
+    gpu_by: str = "--gpu"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from kvsweep.errors import InputError
+from kvsweep.vllm_command.given import as_given
 from kvsweep.vllm_command.options import RELEASE, Option, find_option
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -48,7 +48,7 @@ def read_log(text: str, where: str) -> Command:
         if name in ("model", "model_tag"):
             model = [] if value is None else [str(value)]
         elif value is not None and name not in _NO_OPTIONS:
-            words += _as_given(*_option(name, where), value)
+            words += as_given(*_option(name, where), value)
     return read_command(["vllm", "serve", *model, *words], where)
 
 
@@ -84,14 +84,3 @@ def _option(name: str, where: str) -> tuple[Option, bool]:
         raise InputError(
             f"{where}: {name}: no option of vLLM {RELEASE}; give the server's command without it"
         ) from None
-
-
-def _as_given(option: Option, on: bool, value: Any) -> list[str]:
-    """Return the words by which a command gives a value."""
-    if option.form == "switch":
-        name = option.name.removeprefix("--")
-        return [f"--{name}" if bool(value) == on else f"--no-{name}"]
-    if isinstance(value, list | tuple | set):
-        return [option.name, *map(str, value)] if value else []
-    text = json.dumps(value, default=str) if isinstance(value, dict) else str(value)
-    return [f"{option.name}={text}"]

@@ -1,4 +1,4 @@
-"""The container of a manifest of Kubernetes, KServe or Docker Compose that starts a server."""
+"""The container of a manifest, of Kubernetes or others, that starts a server."""
 
 from __future__ import annotations
 
@@ -20,16 +20,24 @@ from kvsweep.vllm_command.containers import (
 )
 from kvsweep.vllm_command.kserve import serving_containers
 from kvsweep.vllm_command.options import listed
+from kvsweep.vllm_command.ray_serve import is_of_ray, other_application, ray_containers
 from kvsweep.vllm_command.shell import NO_COMMAND
 from kvsweep.vllm_command.words import Command
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
-_TOP = re.compile(r"^(?:\{\s*)?[\"']?(?:apiVersion|kind|services)[\"']?\s*:", re.MULTILINE)
+_TOP = re.compile(
+    r"^(?:\{\s*)?[\"']?(?:apiVersion|kind|services|applications|import_path|llm_configs"
+    r"|model_loading_config)[\"']?\s*:",
+    re.MULTILINE,
+)
 _BEGIN = re.compile(r"\s*(?:\{|%YAML|[\"']?[\w.-]+[\"']?\s*:(?:\s|$))")
 """What a manifest begins with, and no script: a key."""
 
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_OF_INTEREST = re.compile("vllm|serving.kserve.io", re.IGNORECASE)
+_OF_INTEREST = re.compile(
+    r"vllm|serving\.kserve\.io|RayService|import_path|llm_configs|model_loading_config",
+    re.IGNORECASE,
+)
 # A template of Helm; KServe itself fills in {{.Name}}, and chat templates have {{ names }}.
 _HELM = re.compile(
     r"\{\{-?\s*(?:\.(?!Name\b|Namespace\b|Labels\b|Annotations\b)|[$\"(]|/\*"
@@ -90,7 +98,7 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     started = [each for each in found if each.starts_server()]
     servers = _told_apart([each for each in started if each.answers] or started)
     if not servers:
-        raise InputError(f"{where}: {_why_none(found, documents)}")
+        raise InputError(f"{where}: {_why_none(found, documents, where)}")
     return _one(servers, where, chosen).command()
 
 
@@ -124,6 +132,9 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
 def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Container]:
     """Yield the containers of documents of all kinds."""
     for document in documents:
+        if is_of_ray(document):
+            yield from ray_containers(document, where)
+            continue
         if "kind" not in document:
             yield from compose_containers(table(document, "services"), where)
         if "kserve.io" in str(document.get("apiVersion")):
@@ -155,11 +166,13 @@ def _told_apart(found: list[Container]) -> list[Container]:
     return found
 
 
-def _why_none(found: list[Container], documents: list[dict[str, Any]]) -> str:
+def _why_none(found: list[Container], documents: list[dict[str, Any]], where: str) -> str:
     for document in documents:
         if document.get("kind") in _COMPOSED:
             told = f"{document['kind']}: templates in the cluster decide what its pods start"
             return f"{clip(escaped(name_of(document)))}: {told}: give `kubectl get pod POD -o yaml`"
+        if is_of_ray(document) and (told := other_application(document, where)):
+            return told
     for each in found:
         if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
             told = f"what the image {clip(escaped(each.image))} starts is not known"
@@ -172,7 +185,7 @@ def _one(found: list[Container], where: str, chosen: str | None) -> Container:
     names = [escaped(each.name) for each in found]
     if chosen is not None:
         fitting = [each for each in found if each.name == chosen] or [
-            each for each in found if chosen in each.name.split("/")
+            each for each in found if f"/{chosen}/" in f"/{each.name}/"
         ]
         if len(fitting) == 1:
             return fitting[0]

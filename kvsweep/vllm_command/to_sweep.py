@@ -16,6 +16,7 @@ from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
 from kvsweep.sizing import asking
 from kvsweep.sizing.capacity import layout
+from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question as OfBlocks
 from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
 from kvsweep.sizing.settings import Served
@@ -110,7 +111,10 @@ def answer(question: Question) -> Sweep:
     told, notes = _logged(question, command)
     keys = [parse_override(text)[0] for text in question.overrides]
     blocks_set = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
-    known = Known(question.gpu, question.model, question.acceptance, **told, blocks_set=blocks_set)
+    gpu, says = _gpu(question, command, notes)
+    known = Known(
+        gpu, question.model, question.acceptance, **told, blocks_set=blocks_set, gpu_by=says
+    )
     settings = settings_of(command, known)
     with said_of_the_command(command.where, question.model or command.model or ""):
         scenario, tables = check(settings, question.overrides, command.where)
@@ -120,11 +124,20 @@ def answer(question: Question) -> Sweep:
         exchange_text(scenario, Path()),
         _start_note(settings.served, scenario),
     )
-    notes += [*filter(None, told_too), *settings.notes]
+    notes += [*filter(None, told_too), *settings.notes, *command.notes]
     lines = with_set(settings, question.overrides, tables)
     lines = [_from(question.folder, line) for line in lines]
     trace = None if question.trace is None else _relative(question.trace, question.folder)
     return Sweep(as_toml(command.text, lines, notes, trace), scenario, tuple(notes))
+
+
+def _gpu(question: Question, command: Command, notes: list[str]) -> tuple[str | None, str]:
+    """Return the GPU and who says so; where the file says another one that is noted."""
+    if command.gpu is None or question.gpu is not None:
+        if command.gpu is not None and command.gpu[0] != find_gpu(str(question.gpu)).name:
+            notes.append(f"the file has {command.gpu[1]}, --gpu another GPU, which is taken")
+        return question.gpu, "--gpu"
+    return command.gpu
 
 
 def _start_note(served: Served, scenario: Scenario) -> str | None:

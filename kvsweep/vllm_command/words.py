@@ -14,6 +14,7 @@ from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
+from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import Option, find_option
 from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
@@ -49,6 +50,10 @@ class Command:
         How many such servers there are; None: not told.
     replicated_by : str
         Who says so.
+    router, gpu : tuple of str and str, or None
+        What sends requests to them, of ``cluster.routing``, and their GPU, each with who says so.
+    notes : tuple of str
+        What is known of them, and no option says.
     """
 
     where: str
@@ -59,6 +64,9 @@ class Command:
     model_by_option: bool = False
     replicas: int | None = None
     replicated_by: str = ""
+    router: tuple[str, str] | None = None
+    gpu: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_command(words: Sequence[str], where: str = "the command") -> Command:
@@ -137,7 +145,7 @@ def _of_yaml(path: Path, where: str) -> Iterator[str]:
             yield from (f"--{key}", *map(str, value)) if value else ()
         elif value is not None:
             yield f"--{key}"
-            yield json.dumps(value, default=str) if isinstance(value, dict) else str(value)
+            yield as_text(value)
 
 
 Pair = tuple[str | None, Any]
