@@ -18,6 +18,7 @@ from kvsweep.vllm_command.containers import (
     pod_containers,
     table,
 )
+from kvsweep.vllm_command.helm_values import UNKNOWN, chart_containers, values_of
 from kvsweep.vllm_command.kserve import serving_containers
 from kvsweep.vllm_command.options import listed
 from kvsweep.vllm_command.ray_serve import is_of_ray, other_application, ray_containers
@@ -30,12 +31,18 @@ _TOP = re.compile(
     r"|model_loading_config)[\"']?\s*:",
     re.MULTILINE,
 )
+_OF_VALUES = re.compile(
+    r"(?:^[ ]{0,16}|[{,][ ]?)[\"']?(?:servingEngineSpec|modelArtifacts)[\"']?:", re.MULTILINE
+)
+# Of values: an image in parts, and not as a pipeline of GitLab has it.
+_IN_PARTS = re.compile(r"^\{?[\"']?image[\"']?:[ \t]*(?:\{|#|$)", re.MULTILINE)
 _BEGIN = re.compile(r"\s*(?:\{|%YAML|[\"']?[\w.-]+[\"']?\s*:(?:\s|$))")
 """What a manifest begins with, and no script: a key."""
 
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _OF_INTEREST = re.compile(
-    r"vllm|serving\.kserve\.io|RayService|import_path|llm_configs|model_loading_config",
+    r"vllm|serving\.kserve\.io|RayService|import_path|llm_configs|model_loading_config"
+    r"|servingEngineSpec|modelArtifacts",
     re.IGNORECASE,
 )
 # A template of Helm; KServe itself fills in {{.Name}}, and chat templates have {{ names }}.
@@ -52,8 +59,16 @@ _SPECS = (
 )
 """Where a document may have its containers."""
 
-_COMPOSED = ("LLMInferenceService", "LLMInferenceServiceConfig")
-"""Kinds of which templates in the cluster decide what is started."""
+_OF_A_POD = "decide what its pods start: give `kubectl get pod POD -o yaml`"
+_OTHERS = {
+    "LLMInferenceService": f"templates in the cluster {_OF_A_POD}",
+    "LLMInferenceServiceConfig": f"templates in the cluster {_OF_A_POD}",
+    "DynamoGraphDeployment": "its pods start dynamo.vllm: give `vllm serve` with the same options",
+    "Kustomization": "names other files: give what `kubectl kustomize FOLDER` makes of it",
+    "Model": f"templates of its operator {_OF_A_POD}",
+    "VLLMRuntime": f"templates of its operator {_OF_A_POD}",
+}
+"""Kinds that do not say what is started, each with what does."""
 
 
 def is_manifest(text: str) -> bool:
@@ -66,7 +81,9 @@ def is_manifest(text: str) -> bool:
     """
     lines = (line for line in text.splitlines() if line.strip(" \t-"))
     first = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    return _TOP.search(text) is not None and _BEGIN.match(first) is not None and text[:2] != "#!"
+    parts = "repository" in text and _IN_PARTS.search(text)
+    keys = _TOP.search(text) or _OF_VALUES.search(text) or parts
+    return bool(keys) and _BEGIN.match(first) is not None and text[:2] != "#!"
 
 
 def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
@@ -92,7 +109,8 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     >>> read_manifest(text, "compose.yaml").text
     'vllm serve Qwen/Qwen3-8B -tp 2'
     """
-    _refuse_templates(text, where)
+    if not _OF_VALUES.search(text):
+        _refuse_templates(text, where)
     documents = _documents(text, where)
     found = list(_containers(documents, where))
     started = [each for each in found if each.starts_server()]
@@ -135,6 +153,8 @@ def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Contain
         if is_of_ray(document):
             yield from ray_containers(document, where)
             continue
+        for values in values_of(document, where):
+            yield from chart_containers(values, where)
         if "kind" not in document:
             yield from compose_containers(table(document, "services"), where)
         if "kserve.io" in str(document.get("apiVersion")):
@@ -168,16 +188,17 @@ def _told_apart(found: list[Container]) -> list[Container]:
 
 def _why_none(found: list[Container], documents: list[dict[str, Any]], where: str) -> str:
     for document in documents:
-        if document.get("kind") in _COMPOSED:
-            told = f"{document['kind']}: templates in the cluster decide what its pods start"
-            return f"{clip(escaped(name_of(document)))}: {told}: give `kubectl get pod POD -o yaml`"
+        kind, name = document.get("kind"), clip(escaped(name_of(document)))
+        if isinstance(kind, str) and kind in _OTHERS:
+            return f"{name}: {kind}: {_OTHERS[kind]}"
         if is_of_ray(document) and (told := other_application(document, where)):
             return told
     for each in found:
         if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
             told = f"what the image {clip(escaped(each.image))} starts is not known"
             return f"{clip(escaped(each.name))}: {told}: give its `command`, as [vllm, serve]"
-    return NO_COMMAND
+    of_charts = any(values_of(each, where) for each in documents)
+    return UNKNOWN if of_charts else NO_COMMAND
 
 
 def _one(found: list[Container], where: str, chosen: str | None) -> Container:
