@@ -22,9 +22,9 @@ from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
 from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
+from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
-from kvsweep.vllm_command.manifests import is_manifest, read_manifest
 from kvsweep.vllm_command.options import RELEASE
 from kvsweep.vllm_command.shell import server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
@@ -232,14 +232,16 @@ def _command(question: Question) -> Command:
         return read_log(read_log_text(question.log), str(question.log))
     _refuse_own_options(words)
     where, text = "the command", words[0]
+    if len(words) == 1 and os.path.isdir(text):
+        told = "a folder: give the file that says what is started, as values.yaml of a chart"
+        raise InputError(f"{clip(escaped(text))}: {told}")
     if len(words) == 1 and os.path.exists(text):
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
-        words = (text,)
     elif len(words) == 1 and " " not in text.strip():
         name = clip(escaped(text))
         raise InputError(f"the command: no command that starts vLLM, and no file is there: {name}")
-    if len(words) == 1 and is_manifest(text):
-        return read_manifest(text, where, question.container)
+    if len(words) == 1:
+        return command_of(text, where, question.container)
     if question.container is not None:
         raise InputError(f"--container: has no effect: {where} is no manifest")
     return read_command(words, where)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from kvsweep.errors import InputError
+from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.manifests import is_manifest, read_manifest
 from kvsweep.vllm_command.to_sweep import Question, answer
 
@@ -292,3 +293,9 @@ def test_values_of_another_chart_are_none_to_be_read():
 def test_kinds_that_do_not_say_what_is_started(kind, message):
     with pytest.raises(InputError, match=f"vllm: {kind}: {message}"):
         read({"apiVersion": "v1", "kind": kind, "metadata": {"name": "vllm"}})
+
+
+def test_a_pipeline_of_gitlab_has_an_image_too_and_is_a_script():
+    text = f"image:\n  name: vllm/vllm-openai:v1\nserve:\n  script:\n    - vllm serve {MODEL}\n"
+    assert not is_manifest(text)
+    assert command_of(text, "f").text == f"vllm serve {MODEL}"
