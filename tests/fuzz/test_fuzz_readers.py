@@ -26,6 +26,7 @@ from fuzz.samples import (
     sweep,
     weka_lines,
 )
+from fuzz.servers import KINDS, made_server, server
 from kvsweep.calibrate.prefix_trials import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
@@ -125,6 +126,7 @@ READERS = {
     "prefix": (prefix_trials, prefix, "f_a40_b20.csv"),
     "preset": (preset, latencies, "f.toml"),
     "sweep": (sweep, settings, "f.toml"),
+    **{kind: (made_server(kind), server, file) for kind, (_, file) in KINDS.items()},
 }
 
 
