@@ -27,6 +27,8 @@ from kvsweep.files import written
         "kvsweep from-vllm --gpu h200 deployment.yaml",
         "kvsweep from-vllm --gpu h100 --container decode/vllm rendered-chart.yaml",
         "kvsweep from-vllm --gpu l40s -o llm.toml compose.yaml",
+        "kvsweep from-vllm rayservice.yaml",
+        "kvsweep from-vllm --gpu h100 --container llama3 helm-values.yaml",
     ),
 )
 @click.option("--gpu", metavar="NAME|SIZE", help="The GPU, or its memory: as of `kvsweep blocks`.")
@@ -68,9 +70,10 @@ def from_vllm(
     """Write the sections of a sweep that simulate a vLLM server, from what starts it.
 
     COMMAND is `vllm serve` with its options, `python -m vllm.entrypoints.openai.api_server` or
-    `docker run ... vllm/vllm-openai`; FILE is a script that has one of these, or a manifest of
-    Kubernetes, KServe or Docker Compose. Each key says which option decides it; options that
-    decide what is not simulated are refused. docs/from-vllm.md
+    `docker run ... vllm/vllm-openai`; FILE is a script or a Dockerfile that has one of these, a
+    manifest of Kubernetes, KServe, Docker Compose or Ray Serve, or values of a Helm chart that
+    starts vLLM. Each key says which option decides it; options that decide what is not simulated
+    are refused. docs/from-vllm.md
     """
     from kvsweep.vllm_command.to_sweep import Question, answer
 
