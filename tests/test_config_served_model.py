@@ -17,10 +17,13 @@ from kvsweep.config.served_text import (
     exchange_text,
     model_text,
     model_texts,
+    states_text,
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
-from kvsweep.sizing.shapes import load_config
+from kvsweep.sizing.served_steps import step_terms
+from kvsweep.sizing.settings import Asked, serve
+from kvsweep.sizing.shapes import load_config, load_model
 
 WORKLOAD = """\
 [workload]
@@ -487,3 +490,32 @@ def test_what_is_given_wins_over_a_model_with_states(load):
     one = '[cache]\ngpu_blocks = 900\ngroups = [{ kind = "full" }]\n'
     (full,) = scenarios(load(STATES + one))
     assert (full.cache.block_size, len(full.cache.groups)) == (16, 1)
+
+
+def test_step_times_of_a_model_with_states_are_computed_and_said_to_be(load):
+    sweep = load(STATES.split("kv_gib")[0] + 'gpu = "h100"\ntp = 4\n')
+    (scenario,) = scenarios(sweep)
+    like = step_terms(serve(load_model("qwen3-next-80b-a3b"), Asked(tp=4), None), "h100")
+    assert scenario.latency.beta == pytest.approx(like.beta)
+    assert scenario.latency.memory == pytest.approx(like.memory)
+    assert scenario.latency.experts == pytest.approx(like.experts)
+    never = "never compared with a measurement of a model that keeps states"
+    assert told(sweep)[0].endswith("step times computed, not measured")
+    assert told(sweep, states_text) == [f"step times are computed, and {never}"]
+    assert told(load(STATES), states_text) == [None]
+    assert told(load(ON_H100), states_text) == [None]
+
+
+def test_step_times_of_a_preset_with_the_shape_of_a_model_with_states_are_said_to_be(
+    load, tmp_path
+):
+    preset = Path(kvsweep.__file__).parent / "presets" / "gpt-oss-120b" / "h100"
+    text = (preset / "tp1-roofline.toml").read_text()
+    (tmp_path / "next.toml").write_text(
+        text.replace('shape_of = "gpt-oss-120b"', 'shape_of = "qwen3-next-80b-a3b"')
+    )
+    sweep = '[cache]\ngpu_blocks = 5000\n[latency]\nmodel = "{}"\n'
+    (said,) = told(load(sweep.format("next.toml")), states_text)
+    assert said.startswith("step times are computed, and never compared")
+    for other in ("gpt-oss-120b/h100/tp1-roofline", "llama-3.1-8b/h100/tp2"):
+        assert told(load(sweep.format(other)), states_text) == [None]

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from kvsweep.config.base import Count, Positive, Real, Section
-from kvsweep.sizing.exchange import REACHED, exchange_times
+from kvsweep.sizing.exchange import REACHED, all_reduces, exchange_times
 from kvsweep.sizing.step_terms import StepTerms
 
 MICROSECONDS = 1e6
@@ -150,5 +150,6 @@ def roofline_terms(shape: Shape, device: Device) -> StepTerms:
     weights = (shape.layer_weights + shape.output_weights) * shape.weight_bytes * byte
     kv = shape.gpu_token_bytes(device.tp) * byte * device.tp
     beta = (device.overhead_us, token, token + output, context, context)
-    times = exchange_times(shape.layers, shape.hidden, device.tp, device.exchange)
+    reduces = all_reduces(shape.layers)
+    times = exchange_times(reduces, shape.hidden, device.tp, device.exchange)
     return StepTerms(beta, (weights, kv, kv, kv, 0.0)).longer(*times)

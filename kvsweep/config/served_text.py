@@ -12,6 +12,7 @@ from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
+from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -160,6 +161,24 @@ def exchange_text(scenario: Scenario, folder: Path) -> str | None:
     return (
         f"computed step times are too short: what {gpus} exchange is left out, as their links are "
         "not known; give measured ones, or a preset with device.peer_bandwidth"
+    )
+
+
+def states_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say that step times of a model with states are computed; None if they are not."""
+    latency, states = scenario.latency, False
+    if latency.model is not None:
+        shape = load_preset(latency.model, folder).shape_of
+        states = shape is not None and bool(load_model(shape).states)
+    elif computes_times(scenario):
+        told = sized(scenario, folder)
+        assert told.served is not None
+        states = told.served.state is not None
+    if not states:
+        return None
+    return (
+        "step times are computed, and never compared with a measurement of a model that keeps "
+        "states"
     )
 
 

@@ -69,8 +69,9 @@ def exchange_terms(
             )
         gb_s = reached / 1e9
     latency = LATENCY_US if latency_us is None else latency_us
+    reduces = all_reduces(shard.layers)
     return Exchange(
-        *exchange_times(shard.layers, shard.hidden, shard.tp, gb_s * 1e9, latency),
-        f"{all_reduces(shard.layers)} all-reduces of {latency:g} us and {gb_s:g} GB/s among "
+        *exchange_times(reduces, shard.hidden, shard.tp, gb_s * 1e9, latency),
+        f"{reduces.vectors} all-reduces of {latency:g} us and {gb_s:g} GB/s among "
         f"{shard.tp} GPUs: {told}",
     )

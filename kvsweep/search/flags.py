@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
-from kvsweep.config.served_text import exchange_text
+from kvsweep.config.served_text import exchange_text, states_text
 from kvsweep.errors import InputError
 from kvsweep.policies import Offload
 from kvsweep.search.server_model import (
@@ -178,8 +178,9 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    if said := exchange_text(scenario, folder):
-        yield said
+    for write in (states_text, exchange_text):
+        if said := write(scenario, folder):
+            yield said
     if 0 in longest_requests(scenario, folder):
         yield "vLLM does not start with so few blocks, whatever --max-model-len is"
     if engine.drafts:

@@ -1,12 +1,15 @@
 """What GPUs of tensor parallelism exchange in a step: a stated model, as one GPU cannot measure it.
 
 Every layer ends its attention and its feed-forward part with an all-reduce of a token's hidden
-vector, and the embedding with one more. An all-reduce of `b` bytes among `n` GPUs takes
+vector, and the embedding with one more; of layers that keep states `kvsweep.sizing.state_work` has
+how many. An all-reduce of `b` bytes among `n` GPUs takes
 ``latency + 2 (n - 1) / n * b / bandwidth``, where the factor is that of NCCL's "bus bandwidth"
 (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from kvsweep.sizing.gpus import figures
 
@@ -18,6 +21,13 @@ REACHED = 0.75
 
 HIDDEN_BYTES = 2
 """Of a channel of the hidden vector, which is in 16 bits."""
+
+
+class Reduces(NamedTuple):
+    """All-reduces of a step: of the hidden vector of its tokens, and of one number of each."""
+
+    vectors: int
+    numbers: int = 0
 
 
 def linked_gpus() -> list[str]:
@@ -44,20 +54,22 @@ def reached_bandwidth(gpu: str, tp: int) -> float | None:
     return REACHED * float(about["peer_bandwidth"]) * share
 
 
-def all_reduces(layers: int) -> int:
-    """Return the all-reduces of a step."""
-    return 2 * layers + 1
+def all_reduces(layers: int) -> Reduces:
+    """Return the all-reduces of a step, of layers with attention and a feed-forward part."""
+    return Reduces(2 * layers + 1)
 
 
 def exchange_times(
-    layers: int, hidden: int, tp: int, bandwidth: float | None, latency_us: float = LATENCY_US
+    reduces: Reduces, hidden: int, tp: int, bandwidth: float | None, latency_us: float = LATENCY_US
 ) -> tuple[float, float]:
     """Return what a step takes longer, microseconds: once, and for each of its tokens.
 
     Parameters
     ----------
-    layers, hidden, tp : int
-        Layers of the model, width of its hidden vector, GPUs that share it.
+    reduces : Reduces
+        All-reduces of a step.
+    hidden, tp : int
+        Width of the hidden vector, GPUs that share the model.
     bandwidth : float or None
         That an all-reduce reaches, bytes/s; None: not known, and left out.
     latency_us : float
@@ -65,6 +77,5 @@ def exchange_times(
     """
     if tp == 1 or bandwidth is None:
         return 0.0, 0.0
-    count = all_reduces(layers)
     moved = 2 * (tp - 1) / tp * hidden * HIDDEN_BYTES
-    return count * latency_us, count * moved / (bandwidth / 1e6)
+    return sum(reduces) * latency_us, reduces.vectors * moved / (bandwidth / 1e6)

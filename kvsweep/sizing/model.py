@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.dtypes import BYTES, SPARSE_MLA, SPARSE_MLA_BYTES
+from kvsweep.sizing.exchange import Reduces
 from kvsweep.sizing.layers import LayerCache, State
 from kvsweep.sizing.states import StateShape
 
@@ -155,8 +156,12 @@ class Work:
         Whether products with `active` and `copied` are of 8 bits.
     hidden : int
         Width of the hidden vector of a token, which GPUs exchange.
+    reduces : Reduces
+        How often they do in a step.
     chosen : float
         Share of the experts of a layer that a token is sent to.
+    recurrence : int
+        FLOPs of a token in the recurrences of all layers that keep states, divided among GPUs.
     """
 
     active: int
@@ -164,9 +169,11 @@ class Work:
     prefill: int
     decode: int
     hidden: int
+    reduces: Reduces
     copied: int = 0
     eight_bit: bool = False
     chosen: float = 1.0
+    recurrence: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ data ``memory``. Here it is counted of every model whose weights are:
 - Sliding windows, of one size in all layers that have one: a token attends to what is inside,
   which has a term of its own (`Latency.window`). A window that no request outgrows is full
   attention.
+- States (gated delta nets, Mamba-2): only layers with attention attend to a context and keep it.
+  A token is computed by the recurrences too (`kvsweep.sizing.state_work`); of each decoding request
+  every layer's state is read and written once a step. That a prefill writes them is left out.
 
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
 16. What GPUs exchange (`kvsweep.sizing.exchange`) is added where their links are known, as of one
@@ -115,14 +118,15 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     byte = MICROSECONDS / peaks.bandwidth
     lasting, inside = _kept(served)
     kv = lasting + inside
-    moved = ((read - some) * byte, kv * byte, kv * byte, lasting * byte, 0.0)
+    decoded = kv + _states_moved(served)
+    moved = ((read - some) * byte, kv * byte, decoded * byte, lasting * byte, 0.0)
     experts = (some * byte, chosen) if some else ()
     window: tuple[float, ...] = ()
     if inside and _window(model) > 1:
         window = (_window(model), *_computed_inside(model, model.work, tp, peaks))
         window = (*window, inside * byte, 0.0)
     found = StepTerms(_computed(model, model.work, tp, peaks), moved, experts, window)
-    return found.longer(*exchange_times(model.layers, model.work.hidden, tp, peaks.exchange))
+    return found.longer(*exchange_times(model.work.reduces, model.work.hidden, tp, peaks.exchange))
 
 
 def _without_idle_windows(served: Served) -> Served:
@@ -145,7 +149,8 @@ def _computed(model: Model, work: Work, tp: int, peaks: Peaks) -> Five:
     flop = _flop(tp, peaks)
     product = MICROSECONDS / (peaks.flops_8bit * tp) if work.eight_bit else flop
     full = sum(shape.window is None for shape in model.attention)
-    token, output = 2 * (work.active + work.copied * tp) * product, 2 * work.output * flop
+    token = 2 * (work.active + work.copied * tp) * product + work.recurrence * flop
+    output = 2 * work.output * flop
     return (
         peaks.overhead_us,
         token,
@@ -170,6 +175,13 @@ def _kept(served: Served) -> tuple[int, int]:
     caches = served.model.caches(served.asked.tp, served.dtype, served.state)
     full = sum(cache.token_bytes for cache in caches if cache.window is None)
     return full, sum(cache.token_bytes for cache in caches) - full
+
+
+def _states_moved(served: Served) -> int:
+    """Return bytes that a GPU reads and writes of a decoding request's states in a step."""
+    if served.state is None:
+        return 0
+    return 2 * served.state.size * len(served.model.states)
 
 
 def _missing(problem: str) -> InputError:

@@ -20,7 +20,7 @@ from kvsweep.sizing.attention import attention_shapes, query_heads
 from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
-from kvsweep.sizing.model import Model, Weights
+from kvsweep.sizing.model import Model, Weights, Work
 from kvsweep.sizing.quantization import kept_dtype, quantization, scale_block
 from kvsweep.sizing.state_weights import BIASES
 from kvsweep.sizing.states import StateShape, state_shapes
@@ -178,7 +178,6 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
     kept = store(quantized, dtype)
     states = state_shapes(text, about)
     weights, unknown = _weights(text, about, kept, states)
-    counted = weights is not None and about.states is None
     return Model(
         name=name,
         architecture=known_as,
@@ -196,7 +195,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         kept_dtype=kept_dtype(quantized, about.mla),
         inner=_inner(text, about),
         inner_block=scale_block(quantized),
-        work=count_work(text, about, kept) if counted and isinstance(kept, Store) else None,
+        work=None if weights is None else _work(text, about, kept, states),
     )
 
 
@@ -237,6 +236,12 @@ def _weights(
         return count_weights(text, about, kept, states), ""
     except InputError as problem:
         return None, f"not counted ({problem})"
+
+
+def _work(
+    text: Values, about: Architecture, kept: Store | str, states: tuple[StateShape, ...]
+) -> Work | None:
+    return None if isinstance(kept, str) else count_work(text, about, kept, states)
 
 
 def _rope(config: Values) -> tuple[Values | None, str]:

@@ -92,9 +92,14 @@ def _mamba2(config: Values, about: Architecture, state: StateShape) -> Count:
         found += channels
     if config.switch("mamba_proj_bias", False) or config.switch("use_bias", False):
         found += state.channels + channels + state.heads + hidden
-    if about.states != "both" or config.switch("mamba_rms_norm", False):
+    if has_norm(config, about):
         found += state.channels
     return {"linear": found}
+
+
+def has_norm(config: Values, about: Architecture) -> bool:
+    """Return whether Mamba-2 has a norm, which Falcon-H1 has where the file says so."""
+    return about.states != "both" or config.switch("mamba_rms_norm", False)
 
 
 def _dense(config: Values, about: Architecture) -> int:

@@ -9,9 +9,11 @@ from kvsweep.limits import MAX_LAYERS
 from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import head_dim, kv_heads, query_heads
 from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.exchange import all_reduces
 from kvsweep.sizing.model import LayerWeights, Weights, Work
 from kvsweep.sizing.quantization import method
 from kvsweep.sizing.state_weights import state_model_counts
+from kvsweep.sizing.state_work import recurrence, reduces
 from kvsweep.sizing.states import StateShape
 
 FP8_BLOCK = 128 * 128
@@ -71,11 +73,7 @@ def count_weights(
         Of an architecture that has states, those of its layers.
     """
     hidden, vocabulary = config.count("hidden_size"), config.count("vocab_size")
-    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
-    if about.states is None:
-        counts = [_layer(config, about, layer) for layer in range(layers)]
-    else:
-        counts = state_model_counts(config, about, states)
+    counts = _layers(config, about, states)
     tied = config.switch("tie_word_embeddings", about.tied) and not about.apart
     matrix = hidden * vocabulary
     parameters = sum(sum(count.values()) for count in counts) + matrix * (1 if tied else 2) + hidden
@@ -90,32 +88,47 @@ def count_weights(
     )
 
 
-def count_work(config: Values, about: Architecture, kept: Store) -> Work | None:
-    """Return what a token is computed with.
+def count_work(
+    config: Values, about: Architecture, kept: Store, states: tuple[StateShape, ...] = ()
+) -> Work | None:
+    """Return what a token is computed with; arguments are those of `count_weights`.
 
     None for sparse MLA, which reads parts of a context, and for experts of which nothing tells how
     many a token is sent to.
     """
-    experts, active, copied = expert_count(config), 0, 0
+    counts, active, copied = _layers(config, about, states), 0, 0
+    experts = expert_count(config) if any(count["expert"] for count in counts) else 0
     chosen = config.number("num_experts_per_tok")
     if config.table.get("index_topk") is not None or (experts and not 1 <= chosen <= experts):
         return None
-    for layer in range(config.count("num_hidden_layers", most=MAX_LAYERS)):
-        count = _layer(config, about, layer)
+    for count in counts:
         met = count["expert"] * chosen // experts if experts else 0
         active += count["linear"] + count["kv"] + met
         copied += count["copied"]
     prefill, decode = _pairs(config, about)
+    plain = about.states is None
     return Work(
         active,
         config.count("hidden_size") * config.count("vocab_size"),
         prefill,
         decode,
         config.count("hidden_size"),
+        all_reduces(len(counts)) if plain else reduces(config, about, states),
         copied,
         kept.eight_bit,
         chosen / experts if experts else 1.0,
+        recurrence(states),
     )
+
+
+def _layers(
+    config: Values, about: Architecture, states: tuple[StateShape, ...]
+) -> list[dict[str, int]]:
+    """Return the weights of each layer, as `_layer` does of one."""
+    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
+    if about.states is None:
+        return [_layer(config, about, layer) for layer in range(layers)]
+    return state_model_counts(config, about, states)
 
 
 def _pairs(config: Values, about: Architecture) -> tuple[int, int]:

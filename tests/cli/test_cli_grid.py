@@ -480,3 +480,17 @@ def test_before_the_first_cells_a_trace_that_is_read_is_told(run, file, tmp_path
     (tmp_path / "t.jsonl").write_text(json.dumps(line))
     assert run("grid", str(write_sweep(tmp_path, TRACED)), "--out", "t.zarr")[0] == 0
     assert told == ["preparing the sweep, which reads t.jsonl"]
+
+
+def test_dry_run_says_what_step_times_of_a_model_with_states_are(run, tmp_path):
+    path = tmp_path / "s.toml"
+    model = '[model]\npreset = "{}"\ngpu = "h100"\ntp = 4\n'
+    caution = (
+        "caution      step times are computed, and never compared with a measurement of a model "
+        "that keeps states\n"
+    )
+    for name, said in (("qwen3-next-80b-a3b", True), ("llama-3.1-70b", False)):
+        path.write_text(f"[workload]\nrequests = 2\nrate = 1.0\n{model.format(name)}")
+        code, out, err = run("grid", str(path), "--dry-run")
+        assert (code, err) == (0, "")
+        assert (caution in out) == said

@@ -230,3 +230,11 @@ def test_gpus_of_pools_are_those_of_their_own_step_times(tmp_path):
     )
     assert unlike.command.startswith("vllm serve meta-llama/Llama-3.1-8B --block-size")
     assert any(note.startswith("nothing tells the number of GPUs") for note in unlike.notes)
+
+
+def test_computed_step_times_of_a_model_with_states_are_noted(tmp_path):
+    text = '[model]\npreset = "qwen3-next-80b-a3b"\ngpu = "h100"\ntp = 4\n'
+    never = "never compared with a measurement of a model that keeps states"
+    assert any(note.endswith(never) for note in served_by(tmp_path, text).notes)
+    given = served_by(tmp_path, f"{text}[latency]\nbeta = [9000, 10, 1]\n").notes
+    assert not any(note.endswith(never) for note in given)

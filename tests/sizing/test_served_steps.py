@@ -313,3 +313,142 @@ def test_a_preset_has_the_links_of_its_gpus_or_says_that_it_has_none(name):
     assert preset.device.exchange == known
     assert ("without what the devices exchange" in preset.fit) == (tp > 1 and known is None)
     assert ("vllm-project/vllm#24111" in preset.source) == (known is not None)
+
+
+def test_qwen3_next_on_four_gpus_is_counted_by_hand():
+    """36 gated delta nets and 12 layers of attention, each with 512 experts, 10 for a token."""
+    delta = 2048 * (8192 + 4096 + 64) + 4096 * 2048 + 8192 * 4 + 64
+    attention, pairs = 3 * 2048 * 16 * 256, 2 * 2048 * 2 * 256
+    expert = 3 * 2048 * 512
+    divided = 36 * delta + 12 * attention + 48 * expert
+    on_each = 36 * 128 + 12 * 2 * 256 + 48 * (2 * 2048 + 2048 * 512 + 2048)
+    output = 2048 * 151936
+    read = 2 * (divided / 4 + 12 * pairs / 2 + on_each + output / 4)
+    found = of("qwen3-next-80b-a3b", tp=4)
+    assert found.memory[0] == pytest.approx(read / 1e6)
+    assert found.experts == (pytest.approx(48 * 512 * expert * 2 / 4 / 1e6), 10 / 512)
+    token = 12 * 1 * 2 * 256 * 2  # bytes of keys and values: of one of the two heads
+    state = 36 * (8192 // 4 * 3 * 2 + 32 // 4 * 128 * 128 * 2)
+    moved = (token / 1e6, (token + 2 * state) / 1e6, token / 1e6, 0)
+    assert found.memory[1:] == pytest.approx(moved)
+    active = divided + 12 * pairs + 48 * 10 * expert
+    recurrences = 36 * 7 * 32 * 128 * 128
+    assert found.beta[1] == pytest.approx((2 * active + recurrences) / 4 / 1e6)
+    assert found.beta[2] - found.beta[1] == pytest.approx(2 * output / 4 / 1e6)
+    assert found.beta[3:] == pytest.approx((12 * 4 * 16 * 256 / 4 / 1e6,) * 2)
+    assert (active + output) / 1e9 == pytest.approx(3.5, abs=0.05)
+    assert recurrences < 0.03 * 2 * active
+
+
+def test_steps_of_qwen3_next_take_some_milliseconds():
+    served = serve(load_model("qwen3-next-80b-a3b"), Asked(tp=4), None)
+    found = step_terms(served, "h100")._asdict()
+    assert found["beta"][0] == pytest.approx(500 + 97 * 10)
+    steps = [milliseconds(found, 1, 0), milliseconds(found, 64, 0), milliseconds(found, 0, 2_048)]
+    told = r"([\d.]+) ms a step of one request, ([\d.]+) of 64, ([\d.]+) of a prompt of 2,048"
+    (numbers,) = re.findall(told, DOC)
+    assert [float(number) for number in numbers] == pytest.approx(steps, abs=0.0501)
+    assert steps[0] < 5
+    assert 10 < steps[2] < 50
+
+
+HYBRID = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 1024,
+}
+GRANITE = {
+    **HYBRID,
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "num_hidden_layers": 3,
+    "layer_types": ["mamba", "attention", "mamba"],
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 16,
+    "mamba_conv_bias": False,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 32,
+    "shared_intermediate_size": 48,
+}
+NEMOTRON = {
+    **HYBRID,
+    "architectures": ["NemotronHForCausalLM"],
+    "hybrid_override_pattern": "M-*ME",
+    "head_dim": 16,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+    "n_groups": 2,
+    "ssm_state_size": 16,
+    "intermediate_size": 96,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+}
+FALCON = {
+    **HYBRID,
+    "architectures": ["FalconH1ForCausalLM"],
+    "num_hidden_layers": 3,
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "mamba_d_ssm": 128,
+    "mamba_n_heads": 8,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+}
+
+
+def of_config(config, peaks=PLAIN, **asked):
+    return terms(serve(model_from_config(config, "c.json"), Asked(**asked), None), peaks)
+
+
+def test_a_hybrid_with_mamba_2_is_counted_by_hand():
+    found = of_config(GRANITE, tp=2)
+    channels = 128 + 2 * 16
+    mamba = 64 * (128 + channels + 8) + 128 * 64 + channels * 4 + 3 * 8 + 128
+    attention, expert = 4 * 64 * 64 - 2 * 64 * 32, 3 * 64 * 32
+    active = 2 * mamba + attention + 3 * (2 * expert + 3 * 64 * 48)
+    recurrences = 2 * 5 * 8 * 16 * 16
+    assert found.beta[1] == pytest.approx((2 * active + recurrences) / 2 / 1e6)
+    assert found.beta[3] == pytest.approx(4 * 4 * 16 / 2 / 1e6)
+    assert found.experts == (pytest.approx(3 * 8 * expert * 2 / 2 / 1e6), 2 / 8)
+    # The only group is on both GPUs.
+    state = (64 + 2 * 16) * 3 * 2 + 4 * 16 * 16 * 2
+    token = 1 * 2 * 16 * 2
+    assert found.memory[1:] == pytest.approx(
+        (token / 1e6, (token + 2 * 2 * state) / 1e6, token / 1e6, 0)
+    )
+
+
+def test_states_are_moved_in_the_bytes_that_are_asked_for():
+    cells = 2 * 2 * 4 * 16 * 16  # read and written of two layers
+    moved = [of_config(GRANITE, tp=2, mamba_ssm_dtype=d).memory[2] for d in (None, "float32")]
+    assert moved[1] - moved[0] == pytest.approx(cells * 2 / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("config", "vectors", "numbers"),
+    [
+        (GRANITE, 1 + 3 * 3, 2),  # experts and the shared part are reduced apart
+        (GRANITE | {"shared_intermediate_size": 0}, 1 + 3 * 2, 2),
+        (GRANITE | {"num_local_experts": 0}, 1 + 3 * 2, 2),
+        (GRANITE | {"mamba_n_groups": 2}, 1 + 3 * 3, 0),
+        (NEMOTRON, 1 + 5, 0),  # a layer is one of them
+        (FALCON, 1 + 3 * 3, 0),  # attention, Mamba-2 and a feed-forward part
+        (FALCON | {"mamba_rms_norm": True}, 1 + 3 * 3, 3),
+    ],
+)
+def test_layers_with_states_exchange_as_vllms_do(config, vectors, numbers):
+    without, found = of_config(config, tp=2), of_config(config, PLAIN._replace(exchange=1e9), tp=2)
+    once, token = np.subtract(found.beta, without.beta)[:2]
+    assert once == pytest.approx((vectors + numbers) * 10)
+    assert token == pytest.approx(vectors * 2 * 64 / 1e3)
+
+
+def test_experts_that_no_layer_has_need_no_number_for_each_token():
+    config = {key: value for key, value in NEMOTRON.items() if key != "num_experts_per_tok"}
+    assert of_config(config | {"hybrid_override_pattern": "M-*M"}).experts == ()
+    with pytest.raises(InputError, match="not known of NemotronHForCausalLM"):
+        of_config(config)

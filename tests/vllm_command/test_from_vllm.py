@@ -672,3 +672,11 @@ def test_a_model_with_a_short_name_hides_no_option(tmp_path, monkeypatch):
     Path("m/config.json").write_text(json.dumps(SMALL))
     with pytest.raises(InputError, match="the command: --tensor-parallel-size: 97; vLLM wants"):
         answer(Question(("vllm", "serve", "m", "-tp", "97"), gpu="h100"))
+
+
+def test_step_times_of_a_model_with_states_are_computed_and_said_to_be():
+    found = answer(Question((NEXT,), gpu="h100"))
+    assert found.scenario.latency.memory[2] > found.scenario.latency.memory[1]
+    never = "never compared with a measurement of a model that keeps states"
+    assert any(note.endswith(never) for note in found.notes)
+    assert not any(note.endswith(never) for note in of_states().notes)
