@@ -22,7 +22,7 @@ PLAIN = Peaks(flops=1e12, flops_8bit=2e12, bandwidth=1e12, overhead_us=7.0)
 OF_MODEL = [
     name
     for name in preset_names()
-    if name.startswith(("gpt-oss", "deepseek")) and name.endswith("-roofline")
+    if name.startswith(("gpt-oss", "deepseek", "qwen3-next")) and name.endswith("-roofline")
 ]
 
 
