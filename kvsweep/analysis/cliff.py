@@ -20,12 +20,15 @@ from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
 from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
-from kvsweep.config.axes import dimension_names, more_is_generous
+from kvsweep.config.axes import dimension_names, more_is_generous, tells_its_end
 from kvsweep.errors import InputError
 from kvsweep.metrics import beyond_a_share
 
 if TYPE_CHECKING:
     import xarray as xr
+
+UNCLEAR = 0.5
+"""Mean rank correlation of an axis and a measure from which on it says which end is generous."""
 
 
 @checked
@@ -49,7 +52,8 @@ def find_cliff(
     along : str
         The numeric axis of the resource. Which end is generous is read off the data: the end
         towards which the measure improves, by the mean rank correlation of the groups' mean
-        curves; if that is zero the high end, but of a load (``workload.rate``) the low one.
+        curves. If that is zero, or along room and loads below `UNCLEAR`, as of a measure that is
+        good at both ends, it is the high end, but of a load (``workload.rate``) the low one.
     threshold : float
         In the units of the measure.
     confidence : float
@@ -93,8 +97,7 @@ def find_cliff(
 
     sign = -1.0 if metric in variables.HIGHER_IS_BETTER else 1.0
     axis = np.asarray(array[along].values, dtype=np.float64)
-    trend = _trend(axis, sign * curves)
-    high_is_generous = trend < 0.0 or (trend == 0.0 and more_is_generous(_key(ds, along)))
+    high_is_generous = _is_high_generous(_trend(axis, sign * curves), _key(ds, along))
     scan = Scan(
         axis=axis,
         order=slice(None, None, -1 if high_is_generous else 1),
@@ -147,14 +150,26 @@ def _stack(
 
 
 def _trend(axis: Floats, curves: Floats) -> float:
-    """Sum the groups' rank correlations of axis and measure (larger is worse).
+    """Return the mean of the groups' rank correlations of axis and measure (larger is worse).
 
-    They count by their pairs of points: one of two points is 1 or -1.
+    They count by their pairs of points: one of two points is 1 or -1. Constant ones do not.
     """
     means = np.array([statistics.seed_mean(values) for values in curves])
     rho = ranks.spearman(axis, means)
     points = np.count_nonzero(~np.isnan(means), axis=-1)
-    return float(np.nansum(rho * points * (points - 1)))
+    pairs = np.where(np.isnan(rho), 0, points * (points - 1))
+    return float(np.nansum(rho * pairs) / max(1, pairs.sum()))
+
+
+def _is_high_generous(trend: float, key: str) -> bool:
+    """Whether the high end of an axis is the generous one.
+
+    Of tiny caches most requests are dropped, so that the few others are never preempted: the
+    measure is good at both ends, and its correlation with the blocks may have either sign.
+    """
+    if trend == 0.0 or (abs(trend) < UNCLEAR and tells_its_end(key)):
+        return more_is_generous(key)
+    return trend < 0.0
 
 
 def _key(ds: xr.Dataset, along: str) -> str:

@@ -23,6 +23,9 @@ SAMPLE = "sample"
 
 _LOADS = frozenset({"workload.rate", "workload.scale", "workload.concurrency"})
 
+# How the keys end of which more is more room, of pools and of prefill and decode too.
+_ROOM = ("gpu_blocks", "gpu_tokens", "kv_gib", "instances")
+
 _LARGEST = 2.0**63
 
 
@@ -70,6 +73,17 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
 def more_is_generous(key: str) -> bool:
     """Whether more of an axis is easier, where no measure tells: of blocks, but not of a load."""
     return key not in _LOADS
+
+
+def tells_its_end(key: str) -> bool:
+    """Whether it is known of an axis which end is easier: of room and of a load.
+
+    Examples
+    --------
+    >>> tells_its_end("cache.gpu_blocks"), tells_its_end("engine.max_num_seqs")
+    (True, False)
+    """
+    return key in _LOADS or key.endswith(_ROOM)
 
 
 def about(key: str) -> Key:

@@ -378,3 +378,26 @@ def test_where_no_value_differs_more_of_a_load_is_tighter():
     cliff = find_cliff(load, along="rate")
     assert cliff.generous == "low"
     assert "a cliff, if any, lies above 4" in cliff_text(cliff)
+
+
+@pytest.mark.parametrize(
+    ("key", "rates", "generous", "cliff"),
+    [
+        # Most requests are dropped at the tight end: few of them are preempted there.
+        ("cache.gpu_blocks", [0.0, 0.1, 0.5, 0.4, 0.3, 0.0], "high", 5 + 0.25 / 0.3),
+        ("cluster.prefill.gpu_blocks", [0.0, 0.1, 0.5, 0.4, 0.3, 0.0], "high", 5 + 0.25 / 0.3),
+        ("workload.rate", [0.0, 0.3, 0.5, 0.4, 0.1, 0.0], "low", 1 + 0.05 / 0.3),
+        # What is clear is read off the data, and what is not known of an axis too.
+        ("cache.gpu_blocks", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5], "low", 1.5),
+        ("engine.max_num_seqs", [0.0, 0.1, 0.5, 0.4, 0.3, 0.0], "low", 1.5),
+    ],
+)
+def test_a_measure_that_is_good_at_both_ends_does_not_turn_the_scan_round(
+    key, rates, generous, cliff
+):
+    name = key.rpartition(".")[2]
+    alone = dataset([rates], policies=["a"], blocks=[1, 2, 3, 4, 5, 6]).rename(gpu_blocks=name)
+    alone.attrs["sweep"] = json.dumps({"grid": {key: [1, 2, 3, 4, 5, 6]}})
+    found = find_cliff(alone, along=name)
+    assert found.generous == generous
+    assert found.groups[0].mean_curve.value == pytest.approx(cliff)
