@@ -558,3 +558,15 @@ def test_names_that_have_room_stay_whole(monkeypatch):
     made = table(("preset", "times", "1 decodes", "64 decode", "prompt"), rows)
     assert made.count("llama-3.1-8b/h100/tp1-roofline") == 2
     assert max(map(len, made.splitlines())) <= 60
+
+
+def test_switches_are_named_as_a_sweep_file_has_them_wherever_they_stand():
+    both = xr.concat([h8(3), h8(3)], dim="enable_prefix_caching")
+    switched = both.isel(policy=0, drop=True).assign_coords(enable_prefix_caching=[True, False])
+    row = next(
+        line for line in summary_text(switched).splitlines() if line.startswith("enable_prefix")
+    )
+    assert row.split()[1:] == ["2", "true,", "false"]
+    text = cliff_text(find_cliff(switched))
+    assert "true / false" in text
+    assert "True" not in text

@@ -7,7 +7,7 @@ import numpy as np
 from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, number, outside
+from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, level, number, outside
 from kvsweep.report.table import (
     interval_text,
     mean_and_sd,
@@ -148,7 +148,7 @@ def _is_known(ratio: CliffRatio) -> bool:
 def _pair(ratio: CliffRatio) -> str:
     """Name a ratio: ``round-robin / least-loaded (rate 200)``."""
     rest = f" ({label(ratio.labels)})" if ratio.labels else ""
-    return f"{ratio.numerator} / {ratio.denominator}{rest}"
+    return f"{level(ratio.numerator)} / {level(ratio.denominator)}{rest}"
 
 
 def _goes_the_other_way(cliff: Cliff, group: GroupCliff) -> bool:

@@ -170,8 +170,8 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     """Return the name of an axis, its size, and its range or its names."""
     values = axis["values"]
     size = f"{len(values):,}"
-    if all(isinstance(value, str) for value in values):
-        return (axis["name"], size, "", "", ", ".join(dict.fromkeys(values)))
+    if all(isinstance(value, str | bool | np.bool_) for value in values):
+        return (axis["name"], size, "", "", ", ".join(dict.fromkeys(map(level, values))))
     unit = with_space(plural(axis["units"]))
     low, high = number(float(min(values))), number(float(max(values)))
     return (axis["name"], size, low, f"{high}{unit}", "")
@@ -199,7 +199,7 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
         (
             label({k: v for k, v in row["labels"].items() if k != main}) if i % points == 0 else "",
             number(float(row["labels"][main])) if main else "",
-            *(_value(ds[name].sel({SAMPLE: row["labels"][SAMPLE]}).item()) for name in drawn),
+            *(level(ds[name].sel({SAMPLE: row["labels"][SAMPLE]}).item()) for name in drawn),
             *(number(np.nan if v is None else v) for v in row["means"].values()),
         )
         for i, row in enumerate(shown)
@@ -208,10 +208,6 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
     keys = 1 + bool(main) + len(drawn)
     more = [f"... and {left:,} more combinations: {BY_VALUE}"] if left else []
     return [table(header, body, keys), *more]
-
-
-def _value(value: float | str) -> str:
-    return value if isinstance(value, str) else number(float(value))
 
 
 def _in_brackets(ds: xr.Dataset, name: str) -> str:
