@@ -1176,3 +1176,32 @@ def test_a_threshold_beyond_all_times_is_within_the_panel(threshold):
     assert panel.get_xscale() == "log"
     low, high = panel.get_xlim()
     assert low < threshold < high
+
+
+def told_at(axis):
+    """Return (place, text) of the labels of an axis."""
+    axis.axes.figure.draw_without_rendering()
+    return list(
+        zip(axis.get_ticklocs(), (t.get_text() for t in axis.get_ticklabels()), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[10_000.1, 10_000.3, 10_000.6], [1.00001, 1.00002, 1.00005], [-5000.0, -4997.0, -4990.0]],
+)
+def test_numbers_of_a_narrow_axis_stand_where_they_say(values):
+    ds = dataset(values, blocks=[1000, 2000, 3000])
+    found = told_at(plot.plot_curve(ds, "preemption_rate", "gpu_blocks").axes[0].yaxis)
+    step = found[1][0] - found[0][0]
+    for place, text in found:
+        said = float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+        assert said == pytest.approx(place, abs=0.02 * step)
+
+
+def test_ratios_that_differ_by_little_have_numbers_of_their_own():
+    rates = np.array([[[0.5, 0.50001, 0.5]], [[0.50002, 0.5, 0.50004]]])
+    ds = dataset(rates, policies=["a", "b"], blocks=[1000], seeds=[0, 1, 2])
+    effects = factorial_effects(ds, "preemption_rate", ["policy"])
+    texts = [text for _, text in told_at(plot.plot_effects(ds, effects).axes[1].xaxis)]
+    assert len(set(texts)) == len(texts) > 2

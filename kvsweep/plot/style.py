@@ -14,9 +14,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, NullFormatter
 
-from kvsweep.analysis.wording import number
 from kvsweep.errors import printable
 from kvsweep.plot.medium import current, remember
 from kvsweep.plot.shown import ShownFigure
@@ -256,13 +255,9 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     target.set_major_formatter(NumberFormatter(each_gib, beside=which == "y"))
 
 
-def number_ticks() -> FuncFormatter:
+def number_ticks() -> NumberFormatter:
     """Return what writes plain numbers at ticks; like all of a figure it can be pickled."""
-    return FuncFormatter(_tick)
-
-
-def _tick(value: float, _: object) -> str:
-    return number(float(value))
+    return NumberFormatter(None, even=False)
 
 
 def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None:

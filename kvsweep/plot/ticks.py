@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import Formatter, Locator, MaxNLocator
 
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import gib, number
+from kvsweep.analysis.wording import WHOLE, gib, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +29,11 @@ MOST_SWEPT = 12
 # many times the smallest and are spaced more evenly by their logarithms.
 TIMES = 1.9
 SPAN = 8.0
+
+# Of the distance between two labels, that what they say may be beside their places; and the
+# decimals that they have at most.
+OFF = 0.02
+DECIMALS = 15
 
 POINTS = 120  # of a curve that is straight between few values of a logarithmic axis
 
@@ -162,11 +167,14 @@ class NumberFormatter(Formatter):
         As of `FittingLocator`.
     beside : bool
         Whether the GiB stand behind the numbers, in brackets.
+    even : bool
+        Whether numbers have as many decimals; if not, only where they would read alike without.
     """
 
-    def __init__(self, each_gib: float | None, beside: bool = False) -> None:
+    def __init__(self, each_gib: float | None, beside: bool = False, even: bool = True) -> None:
         self.each_gib = each_gib
         self.beside = beside
+        self.even = even
 
     def __call__(self, value: float, pos: int | None = None) -> str:
         """Write a single number."""
@@ -176,9 +184,11 @@ class NumberFormatter(Formatter):
         """Write the numbers of an axis."""
         axis: Any = self.axis
         numbers = [float(value) for value in values]
-        if axis is not None and axis.get_scale() == "linear":
+        texts = [labelled(value, self.each_gib, self.beside) for value in numbers]
+        is_linear = axis is not None and axis.get_scale() == "linear"
+        if (is_linear and self.even) or len(set(texts)) < len(set(numbers)):
             return evened_labels(numbers, self.each_gib, self.beside)
-        return [labelled(value, self.each_gib, self.beside) for value in numbers]
+        return texts
 
 
 def labelled(value: float, each_gib: float | None, beside: bool = False) -> str:
@@ -188,11 +198,35 @@ def labelled(value: float, each_gib: float | None, beside: bool = False) -> str:
 
 def evened_labels(values: list[float], each_gib: float | None, beside: bool = False) -> list[str]:
     """Write the numbers of an axis as `labelled` does, with as many decimals each."""
-    texts = evened([number(value) for value in values])
+    texts = told_apart(values)
     if each_gib is None:
         return texts
     memory = evened([gib(value * each_gib) for value in values])
     return [_joined(*pair, beside) for pair in zip(texts, memory, strict=True)]
+
+
+def told_apart(values: list[float]) -> list[str]:
+    """Write the numbers of an axis with four digits, or as many as it takes to be exact.
+
+    Examples
+    --------
+    >>> told_apart([0.9998, 1.0, 1.0002]), told_apart([10_000, 10_000.5])
+    (['0.9998', '1.0000', '1.0002'], ['10,000.0', '10,000.5'])
+    """
+    texts = [number(value) for value in values]
+    places = np.array(values, np.float64)
+    steps = np.diff(np.unique(places))
+    if not steps.size or not np.isfinite(places).all() or np.abs(places).max() >= WHOLE:
+        return evened(texts)
+    least = OFF * float(steps.min())
+    if all(abs(_read(text) - value) <= least for text, value in zip(texts, values, strict=True)):
+        return evened(texts)
+    decimals = (n for n in range(DECIMALS) if (np.abs(places.round(n) - places) <= least).all())
+    return [f"{value + 0.0:,.{n}f}" for n in [next(decimals, DECIMALS)] for value in values]
+
+
+def _read(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def _joined(text: str, memory: str | None, beside: bool) -> str:

@@ -1,6 +1,6 @@
 // A chart: curves of one measure with their intervals, along the axis that all charts share.
 
-import { element, number, range, shape, unit } from "./format.js";
+import { apart, element, number, range, shape, unit } from "./format.js";
 import { denser, extent, isWide, linear, logarithmic, powers, sweptTicks, ticks } from "./scale.js";
 
 const LEFT = 58;
@@ -51,7 +51,6 @@ export class Chart {
     const [left, right] = this.shared.zoom ?? [axis.values[0], axis.values.at(-1)];
     const seen = axis.values.map((value) => value >= left && value <= right);
     const across = isWide(axis.values) && isWide(axis.values.filter((_, place) => seen[place])) ? logarithmic : linear;
-    this.x = across(left, right, LEFT, this.width - RIGHT);
     const ends = (list) => [left, right].map((x) => between(axis.values, list, x));
     const inside = (list) => [...list.filter((_, place) => seen[place]), ...ends(list)];
     const values = curves.flatMap((c) => [...inside(c.mean), ...inside(c.low), ...inside(c.high)]);
@@ -59,6 +58,11 @@ export class Chart {
     const span = extent(values, this.data.zero ? [0] : wanted);
     const scale = span.isLogarithmic ? logarithmic : linear;
     this.y = scale(span.low, span.high, this.height - bottom, TOP);
+    const levels = this.y.isLogarithmic ? powers(this.y.low, this.y.high) : ticks(this.y.low, this.y.high, this.height > 200 ? 6 : 4);
+    const texts = this.y.isLogarithmic ? levels.map(number) : apart(levels);
+    this.levels = levels.map((value, place) => [value, texts[place]]);
+    this.left = Math.max(LEFT, LETTER * Math.max(...texts.map((text) => text.length)) + 9);
+    this.x = across(left, right, this.left, this.width - RIGHT);
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.svg.setAttribute("width", this.width);
     this.svg.setAttribute("height", this.height);
@@ -77,34 +81,35 @@ export class Chart {
     const low = this.height - bottom;
     const made = [];
     const clip = shape("clipPath", { id: this.clip });
-    clip.append(shape("rect", { x: LEFT - 3, y: TOP - 4, width: this.width - RIGHT - LEFT + 6, height: low - TOP + 8 }));
+    clip.append(shape("rect", { x: this.left - 3, y: TOP - 4, width: this.width - RIGHT - this.left + 6, height: low - TOP + 8 }));
     made.push(clip);
-    const levels = this.y.isLogarithmic ? powers(this.y.low, this.y.high) : ticks(this.y.low, this.y.high, this.height > 200 ? 6 : 4);
-    for (const value of levels) {
+    for (const [value, text] of this.levels) {
       const y = this.y(value);
-      made.push(shape("line", { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
-      made.push(shape("text", { class: "tick", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, number(value)));
+      made.push(shape("line", { class: "grid", x1: this.left, x2: this.width - RIGHT, y1: y, y2: y }));
+      made.push(shape("text", { class: "tick", x: this.left - 6, y: y + 4, "text-anchor": "end" }, text));
     }
-    made.push(shape("line", { class: "axis", x1: LEFT, x2: this.width - RIGHT, y1: low, y2: low }));
-    const most = Math.max(2, Math.floor((this.width - LEFT - RIGHT) / 85));
+    made.push(shape("line", { class: "axis", x1: this.left, x2: this.width - RIGHT, y1: low, y2: low }));
+    const most = Math.max(2, Math.floor((this.width - this.left - RIGHT) / 85));
     const places = this.x.isLogarithmic
-      ? [sweptTicks(this.data.axis.values, this.x, (this.width - LEFT - RIGHT) / (most + 1))]
+      ? [sweptTicks(this.data.axis.values, this.x, (this.width - this.left - RIGHT) / (most + 1))]
       : [most, most + 2, most + 4].map((count) => ticks(this.x.low, this.x.high, count));
-    for (const value of places.find((found) => found.length > 1) ?? places[0]) {
+    const found = places.find((some) => some.length > 1) ?? places[0];
+    const texts = this.x.isLogarithmic ? found.map(number) : apart(found);
+    for (const [place, value] of found.entries()) {
       const x = this.x(value);
       const gib = this.data.axis.gib && `${number(Number((value * this.data.axis.gib).toPrecision(3)))} GiB`;
-      const letters = Math.max(number(value).length, gib ? gib.length : 0);
+      const letters = Math.max(texts[place].length, gib ? gib.length : 0);
       const within = Math.min(x, this.width - LETTER * letters / 2);
       made.push(shape("line", { class: "axis", x1: x, x2: x, y1: low, y2: low + 4 }));
-      made.push(shape("text", { class: "tick", x: within, y: low + 16, "text-anchor": "middle" }, number(value)));
+      made.push(shape("text", { class: "tick", x: within, y: low + 16, "text-anchor": "middle" }, texts[place]));
       if (gib) made.push(shape("text", { class: "tick faint", x: within, y: low + 30, "text-anchor": "middle" }, gib));
     }
     if (this.data.threshold !== null) {
       const y = this.y(this.data.threshold);
-      made.push(shape("line", { class: "threshold", x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
+      made.push(shape("line", { class: "threshold", x1: this.left, x2: this.width - RIGHT, y1: y, y2: y }));
     }
     if (this.data.zero) {
-      made.push(shape("line", { class: "axis", x1: LEFT, x2: this.width - RIGHT, y1: this.y(0), y2: this.y(0) }));
+      made.push(shape("line", { class: "axis", x1: this.left, x2: this.width - RIGHT, y1: this.y(0), y2: this.y(0) }));
     }
     return made;
   }
@@ -174,7 +179,7 @@ export class Chart {
   release(event) {
     const [from, to] = [this.pressed, this.place(event)].sort((a, b) => a - b);
     this.pressed = undefined;
-    if (to - from > 6) this.shared.zoomTo([this.x.back(Math.max(from, LEFT)), this.x.back(Math.min(to, this.width - RIGHT))]);
+    if (to - from > 6) this.shared.zoomTo([this.x.back(Math.max(from, this.left)), this.x.back(Math.min(to, this.width - RIGHT))]);
     else this.brush?.setAttribute("visibility", "hidden");
   }
 
@@ -184,7 +189,7 @@ export class Chart {
     const { axis, curves, units } = this.data;
     const value = place === null ? undefined : axis.values[place];
     const x = value === undefined ? NaN : this.x(value);
-    const isSeen = x >= LEFT - 1 && x <= this.width - RIGHT + 1;
+    const isSeen = x >= this.left - 1 && x <= this.width - RIGHT + 1;
     this.hair.setAttribute("visibility", isSeen ? "visible" : "hidden");
     this.readout.hidden = !isSeen;
     if (!isSeen) return;

@@ -10,10 +10,26 @@ export function number(value) {
   return text.replace("-", "−");
 }
 
-// Both ends to two digits of their distance.
+// Numbers of an axis, with more digits where they would read alike, or stand beside their places.
+export function apart(values) {
+  const texts = values.map(number);
+  const step = Math.min(...values.slice(1).map((value, place) => Math.abs(value - values[place])));
+  const read = (text) => Number(text.replaceAll(",", "").replace("−", "-"));
+  const isClear = (list) => list.every((text, place) => Math.abs(read(text) - values[place]) <= 0.02 * step);
+  if (isClear(texts)) return texts;
+  for (let digits = 0; digits <= 15; digits += 1) {
+    const fixed = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    const more = values.map((value) => value.toLocaleString("en-US", fixed).replace("-", "−"));
+    if (isClear(more)) return more;
+  }
+  return texts;
+}
+
+// Both ends to two digits of their distance; what differs by rounding alone does not differ.
 export function range(low, high) {
   if (low === null && high === null) return "outside the range";
-  const half = low === null || high === null ? null : 0.5 * (high - low);
+  const rounding = 1e-12 * Math.max(Math.abs(low), Math.abs(high));
+  const half = low === null || high === null || high - low <= 2 * rounding ? null : 0.5 * (high - low);
   const places = half > 0 ? Math.max(0, 1 - Math.floor(Math.log10(half))) : 0;
   const end = (value) => {
     if (value === null) return "outside";
