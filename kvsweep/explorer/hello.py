@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.errors import printable
 from kvsweep.explorer.messages import Show
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ def hello(subject: Subject) -> dict[str, Any]:
     return {
         "kind": "hello",
         "source": subject.kind,
-        "name": subject.name,
-        "title": subject.title,
-        "question": subject.question,
+        "name": printable(subject.name),
+        "title": printable(subject.title),
+        "question": printable(subject.question),
         "alongs": alongs,
         "measures": subject.measures,
         "shown": shown_first(subject),

@@ -7,6 +7,7 @@ usual name; `.ci/run` installs both. Latencies are printed, not asserted.
 import base64
 import json
 import os
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -18,7 +19,9 @@ from exploring import LONG, served
 import kvsweep
 from kvsweep.analysis.timeline import timeline_of
 from kvsweep.config import load_sweep
+from kvsweep.explorer.of_store import OfStore
 from kvsweep.explorer.of_sweep import OfSweep
+from kvsweep.explorer.pages import script
 from kvsweep.plot.timeline_figure import heading
 from kvsweep.trace_replay import run_replay
 
@@ -327,3 +330,46 @@ def test_a_slider_tells_its_value_not_its_place(page):
     page.wait_for_selector('.lives[data-state="shown"]')
     life = page.locator('.life-bar input[type="range"]')
     assert "blocks" in life.get_attribute("aria-valuetext")
+
+
+def test_arrow_keys_tell_the_values_of_a_chart(page):
+    chart = page.locator(".main .plot")
+    chart.focus()
+    told = page.locator(".main .readout .where")
+    where = []
+    for key in ("ArrowRight", "ArrowRight", "End", "ArrowLeft", "Home"):
+        chart.press(key)
+        where.append(told.inner_text().split(" ")[0])
+    assert where == [f"{SIZES[place]:,}" for place in (0, 1, -1, -2, 0)]
+    chart.press("Escape")
+    assert page.locator(".main .readout").is_hidden()
+
+
+def test_an_interval_that_there_is_not_is_not_drawn(chromium, tmp_path):
+    sweep = load_sweep(SWEEP, [*GIVEN, "policy=round-robin"], 1)
+    store = kvsweep.run(sweep, out=tmp_path / "one.zarr")
+    with served(OfStore(store, "one.zarr")) as running:
+        page = chromium.new_page(viewport={"width": 1300, "height": 900})
+        page.goto(running.url)
+        page.wait_for_selector(DONE)
+        seeds, spreads = answer_of(page)["seeds"], page.locator(".spread").count()
+        cliffs = page.locator(".cliff").count()
+        page.close()
+    assert (seeds, cliffs, spreads) == (1, 1, 0)
+
+
+def test_numbers_of_a_narrow_axis_differ(chromium):
+    patterns = (rf"function {name}\b.*?\n}}" for name in ("number", "apart"))
+    found = [re.search(pattern, script(), re.DOTALL) for pattern in patterns]
+    page = chromium.new_page()  # of no server, whose page runs no other script
+    told = page.evaluate(
+        f"""(lists) => {{
+            {"".join(each[0] for each in found)}
+            return lists.map(apart);
+        }}""",
+        [[10_000.1, 10_000.2, 10_000.3], [-5000, -4997.5, -4995], [0, 0.25, 0.5], [7]],
+    )
+    page.close()
+    assert told[0] == ["10,000.1", "10,000.2", "10,000.3"]
+    assert told[1] == ["\N{MINUS SIGN}5,000.0", "\N{MINUS SIGN}4,997.5", "\N{MINUS SIGN}4,995.0"]
+    assert told[2:] == [["0", "0.25", "0.5"], ["7"]]

@@ -84,3 +84,10 @@ def test_the_command_tells_the_same_cliff_and_there_is_no_sweep_to_save(ds):
     wanted = "--at policy=round-robin --metric preemption_rate --along gpu_blocks --threshold 0.5"
     assert command == f"kvsweep cliff small.zarr {wanted}"
     assert refused.startswith("small.zarr: a store has no settings to save")
+
+
+def test_a_title_does_not_turn_the_page_round(ds):
+    """The bidirectional marks of others' titles would write what follows them backwards."""
+    spoofed = ds.assign_attrs(title="good\u202etxt", question="why\u2066?")
+    told = hello(OfStore(spoofed, "small.zarr"))
+    assert (told["title"], told["question"]) == ("good\\u202etxt", "why\\u2066?")

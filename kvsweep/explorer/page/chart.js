@@ -19,7 +19,9 @@ export class Chart {
     this.clip = `kvsweep-clip-${(charts += 1)}`;
     this.svg = shape("svg", { class: "chart", height, role: "img" });
     this.readout = element("div", { class: "readout", hidden: true });
-    this.node = element("div", { class: "plot" }, this.svg, this.readout);
+    this.node = element("div", { class: "plot", role: "group", tabindex: "0", onkeydown: (event) => this.key(event) }, this.svg, this.readout);
+    this.node.addEventListener("focus", () => this.readout.setAttribute("aria-live", "polite"));
+    this.node.addEventListener("blur", () => this.readout.removeAttribute("aria-live"));
     this.data = null;
     this.width = 0;
     this.svg.addEventListener("pointermove", (event) => this.point(event));
@@ -67,6 +69,7 @@ export class Chart {
     this.svg.setAttribute("width", this.width);
     this.svg.setAttribute("height", this.height);
     this.svg.setAttribute("aria-label", this.data.label);
+    this.node.setAttribute("aria-label", `${this.data.label}: arrow keys tell its values`);
     const frame = this.frame(bottom);
     const lines = shape("g", { "clip-path": `url(#${this.clip})` });
     curves.forEach((curve) => this.curve(lines, curve));
@@ -146,10 +149,12 @@ export class Chart {
     for (const cliff of this.data.cliffs ?? []) {
       if (cliff.value === null) continue;
       const y = this.y(this.data.threshold);
-      const [from, to] = [cliff.low ?? this.x.low, cliff.high ?? this.x.high].map(this.x);
       const x = this.x(cliff.value);
       group.append(shape("line", { class: `drop ${cliff.kind}`, x1: x, x2: x, y1: y, y2: this.y(this.y.low) }));
-      group.append(shape("line", { class: `spread ${cliff.kind}`, x1: from, x2: to, y1: y, y2: y }));
+      if (cliff.has_interval) {
+        const [from, to] = [cliff.low ?? this.x.low, cliff.high ?? this.x.high].map(this.x);
+        group.append(shape("line", { class: `spread ${cliff.kind}`, x1: from, x2: to, y1: y, y2: y }));
+      }
       group.append(shape("circle", { class: `cliff ${cliff.kind}`, cx: x, cy: y, r: 4.5 }));
     }
   }
@@ -170,6 +175,18 @@ export class Chart {
     }
     const distances = this.data.axis.values.map((value) => Math.abs(this.x(value) - at));
     this.shared.pointAt(distances.indexOf(Math.min(...distances)), this);
+  }
+
+  // The next point that is seen, the first and the last; nothing else of the page takes these keys.
+  key(event) {
+    if (!this.data || !this.x) return;
+    const { values } = this.data.axis;
+    const seen = [...values.keys()].filter((place) => values[place] >= this.x.low && values[place] <= this.x.high);
+    const at = seen.indexOf(this.shared.pointed);
+    const next = { ArrowLeft: at < 0 ? seen.length - 1 : Math.max(0, at - 1), ArrowRight: Math.min(seen.length - 1, at + 1), Home: 0, End: seen.length - 1, Escape: null }[event.key];
+    if (next === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    this.shared.pointAt(next === null ? null : seen[next] ?? null);
   }
 
   press(event) {
