@@ -1205,3 +1205,35 @@ def test_ratios_that_differ_by_little_have_numbers_of_their_own():
     effects = factorial_effects(ds, "preemption_rate", ["policy"])
     texts = [text for _, text in told_at(plot.plot_effects(ds, effects).axes[1].xaxis)]
     assert len(set(texts)) == len(texts) > 2
+
+
+@pytest.mark.parametrize(
+    ("rates", "end"),
+    [
+        ([0.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3], 800),  # past it from the generous end on
+        ([0.01, 0.02, 0.01, 0.0, 0.0, 0.0, 0.0, 0.0], 100),  # never past it
+    ],
+)
+def test_a_close_up_of_a_cliff_beyond_the_range_shows_the_end_that_it_lies_beyond(rates, end):
+    worse = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
+    members = [rates, worse] if end == 800 else [rates, rates]
+    ds = dataset(members, policies=["a", "b"], blocks=range(100, 900, 100))
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    close = figure.axes[1]
+    low, high = close.get_xlim()
+    assert low <= end <= high
+    assert high - low < 0.5 * 700
+    bottom, top = close.get_ylim()
+    assert bottom < 0.05 < top
+    assert bottom < rates[-1 if end == 800 else 0] < top
+
+
+def test_a_close_up_over_decades_is_as_logarithmic_as_the_whole():
+    """Though it has few of the values, of which one cannot tell."""
+    rates = [0.0, 0.0, 0.0, 0.5, 0.6, 0.7]
+    blocks = [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0]
+    ds = dataset([rates, [each / 9 for each in rates]], policies=["a", "b"], blocks=blocks)
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    low, high = figure.axes[1].get_xlim()
+    assert sum(low <= each <= high for each in blocks) < 3
+    assert {panel.get_xscale() for panel in figure.axes} == {"log"}

@@ -56,8 +56,11 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
 
     The measure runs from its value at the generous end to four times as far as the threshold, or
     as far as there is anything; the axis over the points whose mean lies there and which are not
-    far from the cliffs, all of these and their intervals included.
+    far from the cliffs, all of these and their intervals included. Where all cliffs lie beyond one
+    end of the axis it is that end.
     """
+    if end := _end_beyond(cliff):
+        return _towards_end(cliff, end)
     means = np.array([group.curve.mean for group in cliff.groups])
     sign = -1.0 if cliff.past == "below" else 1.0
     good = sign * float(np.nanmin(sign * means))
@@ -78,6 +81,26 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
     x = scale.back(near[0]), scale.back(near[1])
     extent = max(1.05 * (_worst(cliff, x, sign) - sign * good), 1.3 * abs(reach))
     return x, _ascending(good - 0.12 * reach, good + sign * min(extent, 4.0 * abs(reach)))
+
+
+def _end_beyond(cliff: Cliff) -> str:
+    """Return the end of the axis, ``below`` or ``above``, that all cliffs lie beyond, if one is."""
+    edges = [cliff.edge(group.mean_curve.outcome) for group in cliff.groups]
+    sides = {edge[0] if edge else "" for edge in edges}
+    return sides.pop() if len(sides) == 1 else ""
+
+
+def _towards_end(cliff: Cliff, end: str) -> tuple[Limits, Limits]:
+    """Limits about an end of the axis, and of the measure there with the threshold."""
+    scale = _Scale.of(cliff)
+    low, high = scale.to(np.array(until_flat(cliff))).tolist()
+    part = 2.0 * scale.beside * (high - low)
+    near = (low, low + part) if end == "below" else (high - part, high)
+    x = scale.back(near[0]), scale.back(near[1])
+    values = [cliff.threshold, _worst(cliff, x, 1.0), -_worst(cliff, x, -1.0)]
+    found = [value for value in values if np.isfinite(value)]
+    room = 0.2 * (max(found) - min(found)) or room_beside(cliff.threshold)
+    return x, (min(found) - room, max(found) + room)
 
 
 def _around(points: Floats, places: Floats, whole: Floats, beside: float) -> Limits:

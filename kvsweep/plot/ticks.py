@@ -260,7 +260,8 @@ def width_of(texts: Sequence[str]) -> float:
 def scale_x(panel: Axes, values: Floats) -> bool:
     """Draw the x axis of a panel by logarithms if what is seen of its values asks for that."""
     low, high = panel.get_xlim()
-    wide = is_wide(values) and is_wide(values[(values >= low) & (values <= high)])
+    seen = values[(values >= low) & (values <= high)]
+    wide = is_wide(values) and (is_wide(seen) or 0.0 < SPAN * low <= high)
     if wide:
         panel.set_xscale("log")
     return wide

@@ -1,7 +1,7 @@
 // A chart: curves of one measure with their intervals, along the axis that all charts share.
 
 import { apart, element, number, range, shape, unit } from "./format.js";
-import { denser, extent, isWide, linear, logarithmic, powers, sweptTicks, ticks } from "./scale.js";
+import { denser, extent, isWide, linear, logarithmic, powers, SPAN, sweptTicks, ticks } from "./scale.js";
 
 const LEFT = 58;
 const RIGHT = 26;
@@ -52,7 +52,8 @@ export class Chart {
     const bottom = axis.gib ? 38 : 24;
     const [left, right] = this.shared.zoom ?? [axis.values[0], axis.values.at(-1)];
     const seen = axis.values.map((value) => value >= left && value <= right);
-    const across = isWide(axis.values) && isWide(axis.values.filter((_, place) => seen[place])) ? logarithmic : linear;
+    const isLong = isWide(axis.values.filter((_, place) => seen[place])) || (left > 0 && right >= SPAN * left);
+    const across = isWide(axis.values) && isLong ? logarithmic : linear;
     const ends = (list) => [left, right].map((x) => between(axis.values, list, x));
     const inside = (list) => [...list.filter((_, place) => seen[place]), ...ends(list)];
     const values = curves.flatMap((c) => [...inside(c.mean), ...inside(c.low), ...inside(c.high)]);

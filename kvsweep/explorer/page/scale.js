@@ -2,6 +2,9 @@
 
 const ROUND_STEPS = [1, 2, 2.5, 5, 10];
 
+// An axis is logarithmic if its values are more even so, and span this many times the smallest.
+export const SPAN = 8;
+
 export function linear(low, high, from, to) {
   const span = high - low || 1;
   const place = (value) => from + ((value - low) / span) * (to - from);
@@ -46,7 +49,7 @@ export function isWide(values) {
   const gaps = (list) => list.slice(1).map((value, place) => value - list[place]);
   const steps = gaps(values.map(Math.log));
   if (steps.every((step) => step > Math.log(1.9))) return true;
-  return values.at(-1) >= 8 * values[0] && unevenness(steps) < unevenness(gaps(values));
+  return values.at(-1) >= SPAN * values[0] && unevenness(steps) < unevenness(gaps(values));
 }
 
 function unevenness(steps) {
