@@ -18,6 +18,16 @@ _LOCAL = ("file", "local")
 _CREDENTIALS = re.compile(r"(?<=:)[^/@]*(?=@)|(?<=\?).*", re.DOTALL)
 _PATTERN = re.compile(r"[*?\[\]]")  # which fsspec takes for many names
 
+# Archives, tables, figures, texts. What follows a dot may belong to a name, as in `llama-3.1`.
+_OF_FILES = frozenset(
+    (
+        *(".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z"),
+        *(".nc", ".nc4", ".h5", ".hdf5", ".parquet", ".npz", ".npy", ".pkl", ".csv", ".xlsx"),
+        *(".json", ".jsonl", ".toml", ".yaml", ".yml", ".txt", ".md", ".html", ".log"),
+        *(".png", ".svg", ".pdf", ".jpg"),
+    )
+)
+
 
 @dataclass(frozen=True)
 class Address:
@@ -105,10 +115,26 @@ def store_place(place: str | os.PathLike[str] | Address) -> Where:
     Raises
     ------
     InputError
-        If nothing can be written there, as far as its name goes.
+        If nothing can be written there, as far as its name goes, or it is named like a file.
     """
     where = located(place)
-    return where if isinstance(where, Address) else output_path(where)
+    return where if isinstance(where, Address) else folder_of_store(output_path(where))
+
+
+def folder_of_store(path: Path) -> Path:
+    """Return `path` unless it is new and named like a file of another kind.
+
+    Raises
+    ------
+    InputError
+        Naming what it could be called.
+    """
+    if path.suffix.lower() in _OF_FILES and not path.exists():
+        raise InputError(
+            f"{path}: a store is a folder, not a {path.suffix} file: "
+            f"{str(path.with_suffix('.zarr'))!r}"
+        )
+    return path
 
 
 def is_same(path: Where, other: Where) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvsweep.addresses import folder_of_store
 from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
 from kvsweep.cli.measure_gpu import measure_gpu
 from kvsweep.cli.outputs import OutputPath, draw_beside, overwrite_option, refuse_existing
@@ -90,7 +91,7 @@ def prefix(
     from kvsweep.store import check_replaceable
 
     design = _design(options)
-    path = out or Path("results") / f"prefix-{model.stem}.zarr"
+    path = folder_of_store(out or Path("results") / f"prefix-{model.stem}.zarr")
     figure = path.with_name(f"{path.stem}-prefix.png")
     check_outputs([model], {"--out": path, "figure": figure, "--csv": folder})
     if path.exists() and not options["overwrite"]:

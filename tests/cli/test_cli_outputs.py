@@ -166,3 +166,20 @@ def test_what_is_written_keeps_links_and_permissions(tmp_path):
 def test_where_nothing_can_be_written_is_told(tmp_path, name):
     with pytest.raises(InputError, match="cannot be written: "), written(tmp_path / name):
         pass
+
+
+@pytest.mark.parametrize("ending", [".zip", ".nc", ".TOML", ".png", ".tar.gz"])
+def test_a_store_is_not_made_under_the_name_of_a_file(run, ending):
+    """It became a folder of that name, which nothing opens that such files open with."""
+    told = refused(run, "grid", "small.toml", "--out", f"a{ending}")
+    assert told.startswith(f"kvsweep: a{ending}: a store is a folder, not a .")
+    assert told.rstrip().endswith(".zarr'")
+    assert not Path(f"a{ending}").exists()
+
+
+def test_a_store_that_has_the_name_of_a_file_goes_on(run, tmp_path):
+    write_sweep(tmp_path, BASE + GRID)
+    assert run("grid", "small.toml", "--out", "llama-3.1")[0] == 0
+    Path("llama-3.1").rename("a.zip")
+    code, _, err = run("grid", "small.toml", "--out", "a.zip")
+    assert (code, "a store is a folder" in err) == (0, False)
