@@ -1237,3 +1237,51 @@ def test_a_close_up_over_decades_is_as_logarithmic_as_the_whole():
     low, high = figure.axes[1].get_xlim()
     assert sum(low <= each <= high for each in blocks) < 3
     assert {panel.get_xscale() for panel in figure.axes} == {"log"}
+
+
+def labels_within(figure):
+    """Whether the labels of axes of a figure, as it is saved, are within its edges."""
+    figure.set_layout_engine(None)
+    figure.draw_without_rendering()
+    edges = figure.bbox
+    texts = [text for axes in figure.axes for text in (axes.xaxis.label, axes.yaxis.label)]
+    texts += [axes._left_title for axes in figure.axes]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    return boxes and all(
+        box.x0 >= edges.x0 and box.y0 >= edges.y0 and box.x1 <= edges.x1 and box.y1 <= edges.y1
+        for box in boxes
+    )
+
+
+@pytest.mark.parametrize("size", [(2.2, 2.2), (2.5, 3.0), (3.5, 2.7)])
+def test_labels_of_small_figures_are_within_them(tmp_path, size):
+    rng = np.random.default_rng(1)
+    rates = rng.random((2, 4, 3)) + 1.0
+    ds = dataset(rates, policies=["a", "b"], blocks=[1000, 2000, 3000, 4000], seeds=[0, 1, 2])
+    name = "99th percentile of the time to the first token that clients see of all"
+    ds["preemption_rate"].attrs.update(long_name=name, units="ms")
+    ds["throughput_rps"] = ds["preemption_rate"] + 0.1
+    ds["gpu_blocks"].attrs["long_name"] = (
+        "KV blocks per instance and a few words more that are long"
+    )
+    with plot.look(size=size, title=""):
+        figures = [
+            plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+            plot.plot_tradeoff(ds, "throughput_rps", "preemption_rate", "gpu_blocks"),
+        ]
+    for figure in figures:
+        plot.save(figure, tmp_path / "a.png")
+        assert labels_within(figure)
+        told = " ".join(text.get_text() for axes in figure.axes for text in axes.findobj(Text))
+        assert "of all" in " ".join(told.split())
+
+
+def test_a_size_whose_panel_shows_nothing_is_refused(tmp_path):
+    names = [f"policy {n}" for n in range(4)]
+    ds = dataset(np.arange(8.0).reshape(4, 2), policies=names, blocks=[1000, 2000])
+    question = "which one, and why is it that one and none of all the others"
+    ds = ds.assign_attrs(title="Of these", question=question)
+    with plot.look(size=(2.0, 1.2)):  # a panel of 0.15 inches
+        figure = plot.plot_curve(ds, "preemption_rate", "gpu_blocks")
+    with pytest.raises(InputError, match=r"size: 2 x 1.2 inches have no room for a panel"):
+        plot.save(figure, tmp_path / "a.png")

@@ -17,6 +17,7 @@ from kvsweep.analysis.wording import BY_VALUE
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, PlainWarning, shown
 from kvsweep.files import written
+from kvsweep.plot.fitting import fit_labels, is_too_small
 from kvsweep.plot.medium import current, look_of
 from kvsweep.plot.style import FONT, style
 from kvsweep.reading import open_regular
@@ -133,6 +134,9 @@ def _settled(figure: Figure) -> Iterator[None]:
     engine = figure.get_layout_engine()
     if engine is not None:
         _lay_out(figure, engine)
+        fit_labels(figure, engine, lambda: _lay_out(figure, engine))
+        if current().size is not None and is_too_small(figure):
+            raise InputError(_without_room(figure))
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
     for axes in figure.axes:

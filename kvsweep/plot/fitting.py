@@ -1,0 +1,134 @@
+"""Labels of axes within the figure: wrapped where it is narrow, and moved in from its edges."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from matplotlib.text import Text
+
+from kvsweep.plot.style import LABEL_CHARACTERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import LayoutEngine
+
+EDGE = 0.03  # inches that are left free
+
+FEWEST = 8  # letters of a line
+
+LEAST = 0.2  # inches of a panel each way
+
+ROUNDS = 3  # lines are a guess of their letters, all as wide as those of the longest
+
+
+class _Label(NamedTuple):
+    """A label: its text, what it is placed by shares of, and whether it is written upwards."""
+
+    text: Text
+    length: float  # pixels, of its panel or the figure
+    is_upright: bool = False
+    is_of_panel: bool = True
+
+    def move(self, pixels: float) -> None:
+        """Move it along its lines."""
+        x, y = self.text.get_position()
+        if self.is_upright:
+            self.text.set_y(y + pixels / self.length)
+        else:
+            self.text.set_x(x + pixels / self.length)
+
+
+def fit_labels(figure: Figure, engine: LayoutEngine, lay_out: Callable[[], None]) -> None:
+    """Keep labels of axes within the figure, which layouts see to only across their lines.
+
+    Parameters
+    ----------
+    figure : Figure
+        Laid out.
+    engine : LayoutEngine
+        Knows what is left of the figure below its heading.
+    lay_out : callable () -> None
+        Does it again, for labels of more lines.
+    """
+    top = _top(engine)
+    for _ in range(ROUNDS):
+        if not [label for label in _labels(figure) if _wrap(label, figure, top)]:
+            break
+        lay_out()
+    for label in _labels(figure):
+        low, high = _reach(label)
+        first, last = _room(label, figure, top)
+        step = max(0.0, first - low) - max(0.0, high - last)
+        if step and high - low <= last - first:
+            label.move(step)
+
+
+def _labels(figure: Figure) -> Iterator[_Label]:
+    for axes in figure.axes:
+        width, height = axes.bbox.width, axes.bbox.height
+        if not axes.axison or not width or not height:
+            continue
+        above: Any = axes
+        texts = [axes.title, above._left_title, above._right_title, axes.xaxis.label]
+        yield from (_Label(text, width) for text in texts if text.get_text())
+        if axes.yaxis.label.get_text():
+            yield _Label(axes.yaxis.label, height, is_upright=True)
+    whole: Any = figure
+    if (below := whole._supxlabel) is not None and below.get_text():
+        yield _Label(below, figure.bbox.width, is_of_panel=False)
+
+
+def _top(engine: LayoutEngine) -> float:
+    """Return the share of the height that is below the heading."""
+    options: Any = engine.get()
+    _, bottom, _, height = options.get("rect") or (0.0, 0.0, 1.0, 1.0)
+    return float(bottom + height)
+
+
+def _reach(label: _Label) -> tuple[float, float]:
+    """Return where a label begins and ends, in pixels."""
+    box = label.text.get_window_extent()
+    return (box.y0, box.y1) if label.is_upright else (box.x0, box.x1)
+
+
+def _room(label: _Label, figure: Figure, top: float) -> tuple[float, float]:
+    edge = EDGE * figure.dpi
+    end = top * figure.bbox.height if label.is_upright else figure.bbox.width
+    return edge, end - edge
+
+
+def _wrap(label: _Label, figure: Figure, top: float) -> bool:
+    """Give a label that is longer than the figure more lines; return whether it has."""
+    low, high = _reach(label)
+    first, last = _room(label, figure, top)
+    if high - low <= last - first:
+        return False
+    before = label.text.get_text()
+    lines = before.split("\n")
+    letters = int(max(map(len, lines)) * max(0.0, last - first) / (high - low))
+    if label.is_of_panel:
+        lines = _rejoined(lines)
+    after = "\n".join(textwrap.fill(line, max(FEWEST, letters)) for line in lines)
+    label.text.set_text(after)
+    return after != before
+
+
+def _rejoined(lines: list[str]) -> list[str]:
+    """Return lines as they were before `style.with_unit` wrapped them."""
+    made = lines[:1]
+    for before, line in pairwise(lines):
+        if len(before) + 1 + len(line.split(" ")[0]) > LABEL_CHARACTERS:
+            made[-1] += f" {line}"
+        else:
+            made.append(line)
+    return made
+
+
+def is_too_small(figure: Figure) -> bool:
+    """Whether a panel of a figure that is laid out has no room to show anything."""
+    panels = (axes for axes in figure.axes if axes.axison and not hasattr(axes, "_colorbar"))
+    sides = [side for axes in panels for side in (axes.bbox.width, axes.bbox.height)]
+    return min(sides, default=figure.dpi) < LEAST * figure.dpi
