@@ -1,12 +1,16 @@
 """Kinds of figures beside curves and cliffs, and what is common to all: panels, sizes, titles."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import xarray as xr
 from analysis.synthetic import dataset
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -562,7 +566,8 @@ def test_letters_that_the_font_lacks_are_told_once(tmp_path):
     with pytest.warns(PlainWarning) as found:
         plot.save(figure, tmp_path / "a.png")
     assert [str(warning.message) for warning in found] == [
-        "figure: DejaVu Sans has no '\u65e5\u672c': boxes stand for what it lacks"
+        "figure: DejaVu Sans has no '\u65e5\u672c': boxes stand for what it lacks, until a font "
+        "such as Noto Sans CJK is installed"
     ]
 
 
@@ -708,3 +713,36 @@ def test_what_has_too_many_lines_says_how_to_select_some():
     ]
     with pytest.raises(InputError, match=f"8 {told}"):
         plot.plot_comparison(replace(difference(), differences=tuple(items)))
+
+
+def test_letters_that_an_installed_font_has_are_drawn_and_others_as_ever(tmp_path, monkeypatch):
+    """A font of one letter of Japanese stands for one that has them all."""
+    builder = FontBuilder(1000)
+    builder.setupGlyphOrder([".notdef", "day"])
+    builder.setupCharacterMap({0x65E5: "day"})
+    pen = TTGlyphPen(None)
+    for step, corner in enumerate([(0, 0), (0, 700), (700, 700)]):
+        (pen.lineTo if step else pen.moveTo)(corner)
+    pen.closePath()
+    builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "day": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (800, 0), "day": (800, 0)})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Noto Sans CJK JP", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "font.ttf")
+
+    def drawn(title):
+        figure = plot.plot_curve(h8(2).assign_attrs(title=title), "preemption_rate", "gpu_blocks")
+        plot.save(figure, tmp_path / "a.svg")
+        return (tmp_path / "a.svg").read_bytes()
+
+    before = drawn("of a day")
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [*font_manager.fontManager.ttflist])
+    font_manager.fontManager.addfont(tmp_path / "font.ttf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert drawn("of a \u65e5") != before
+        assert drawn("of a day") == before
+    with pytest.warns(PlainWarning, match="has no '\u672c'"):
+        drawn("\u672c")

@@ -104,6 +104,7 @@ class Program(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         usual = warnings.showwarning
+        told = set()  # of several figures with the same name, what it lacks
 
         def show(
             message: Warning | str,
@@ -114,7 +115,9 @@ class Program(Group):
             line: str | None = None,
         ) -> None:
             if issubclass(category, PlainWarning):
-                warn([message])
+                if str(message) not in told:
+                    warn([message])
+                told.add(str(message))
             else:
                 usual(message, category, filename, lineno, file, line)
 

@@ -18,8 +18,9 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError, PlainWarning, shown
 from kvsweep.files import written
 from kvsweep.plot.fitting import fit_labels, is_too_small
+from kvsweep.plot.fonts import FONT, LACKING
 from kvsweep.plot.medium import current, look_of
-from kvsweep.plot.style import FONT, style
+from kvsweep.plot.style import style
 from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ def _told_once() -> Iterator[None]:
             )
     if letters:
         text = "".join(dict.fromkeys(letters))
-        font = FONT
-        message = f"figure: {font} has no {shown(text)}: boxes stand for what it lacks"
+        message = f"figure: {FONT} has no {shown(text)}: {LACKING}"
         warnings.warn(message, PlainWarning, stacklevel=4)
 
 

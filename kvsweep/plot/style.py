@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, NullFormatter
 
 from kvsweep.errors import printable
+from kvsweep.plot.fonts import families
 from kvsweep.plot.medium import current, remember
 from kvsweep.plot.shown import ShownFigure
 from kvsweep.plot.ticks import (
@@ -73,11 +74,7 @@ def __getattr__(name: str) -> str:
     return colour
 
 
-FONT = "DejaVu Sans"
-"""Comes with Matplotlib, so that figures are the same everywhere."""
-
 _STYLE: dict[str, Any] = {
-    "font.family": FONT,
     "font.size": 7.5,
     "axes.labelsize": 7.5,
     "axes.linewidth": 0.6,
@@ -125,7 +122,8 @@ def style() -> Iterator[None]:
     defaults: dict[Any, Any] = {
         key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")
     }
-    with _settings, mpl.rc_context(defaults | _STYLE | _colours()):
+    fonts = {"font.family": families()}
+    with _settings, mpl.rc_context(defaults | _STYLE | fonts | _colours()):
         yield
 
 

@@ -213,3 +213,15 @@ def test_each_of_several_fronts_is_in_the_answer(run, tmp_path):
     answer = page.split('<div class="answer">')[1].split("</div>")[0]
     assert answer.count(": front over policy: ") == 7
     assert "gpu_blocks 100: front over policy: " in answer
+
+
+@pytest.mark.filterwarnings("always::kvsweep.errors.PlainWarning")
+def test_letters_that_no_font_has_are_told_once_for_all_figures(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("kvsweep.plot.fonts.WIDER", ())
+    named = GRID.replace('"least-loaded"]', "'\u65b9\u91dd']")
+    policy = "[policies.'\u65b9\u91dd']\ncluster.routing = 'least-loaded'\n"
+    kvsweep.run(make_sweep(tmp_path, BASE + policy + named + CLIFF), out="a.zarr", workers=1)
+    code, _, err = run("report", "a.zarr", "-o", "page.html")
+    assert code == 0, err
+    assert (tmp_path / "page.html").read_text().count("<figure") > 2
+    assert err.count("boxes stand for what it lacks") == 1
