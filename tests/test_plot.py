@@ -1285,3 +1285,19 @@ def test_a_size_whose_panel_shows_nothing_is_refused(tmp_path):
         figure = plot.plot_curve(ds, "preemption_rate", "gpu_blocks")
     with pytest.raises(InputError, match=r"size: 2 x 1.2 inches have no room for a panel"):
         plot.save(figure, tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_a_measure_that_is_infinite_is_refused(value):
+    """Curves had a gap there, cliffs were a traceback of Matplotlib."""
+    rates = np.array([[[0.9, value], [0.5, 0.4], [0.0, 0.0]]])
+    ds = dataset(rates, policies=["a"], blocks=[1, 2, 3], seeds=[0, 1])
+    told = "preemption_rate: has infinite values, which no axis has: let them be NaN"
+    for make in (
+        lambda: plot.plot_cliff(ds, find_cliff(ds)),
+        lambda: plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        lambda: plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy"),
+        lambda: plot.plot_bars(ds.isel(gpu_blocks=0), "preemption_rate", "policy"),
+    ):
+        with np.errstate(invalid="ignore"), pytest.raises(InputError, match=told):
+            make()

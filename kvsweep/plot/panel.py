@@ -96,15 +96,21 @@ def refuse_panels(ax: Axes | None, count: int) -> None:
 
 
 def refuse_empty(metric: str, values: Iterable[ArrayLike]) -> None:
-    """Refuse to draw a measure of which there is nothing to be seen.
+    """Refuse to draw a measure of which there is nothing to be seen, or more than an axis has.
 
     Raises
     ------
     InputError
-        If no value is a number.
+        If no value is a number, or one is infinite, as in a measure of the caller's own.
     """
-    if all(np.isnan(some).all() for some in values):
+    arrays = [np.asarray(some, np.float64) for some in values]
+    if all(np.isnan(some).all() for some in arrays):
         raise InputError(f"no cell has a value of {metric}")
+    if any(np.isinf(some).any() for some in arrays):
+        raise InputError(
+            f"{metric}: has infinite values, which no axis has: let them be NaN, as by "
+            ".where(abs(array) < inf)"
+        )
 
 
 def check_found_in(ds: xr.Dataset, cliff: Cliff) -> None:
