@@ -1287,6 +1287,17 @@ def test_a_size_whose_panel_shows_nothing_is_refused(tmp_path):
         plot.save(figure, tmp_path / "a.png")
 
 
+def test_cliffs_decades_apart_have_a_logarithmic_axis_in_a_trend_and_others_none():
+    blocks = [1.0, 10.0, 100.0, 1000.0, 10_000.0]
+    rates = [[0.9 if size < edge else 0.0 for size in blocks] for edge in (5, 50, 5000)]
+    far = dataset(rates, policies=["1", "2", "3"], blocks=blocks).rename(policy="rate")
+    far = far.assign_coords(rate=[1, 2, 3])
+    panel = plot.plot_cliff_trend(far, find_cliff(far), "rate").axes[0]
+    assert panel.get_yscale() == "log"
+    near = far.isel(rate=[0, 0, 0]).assign_coords(rate=[1, 2, 3])
+    assert plot.plot_cliff_trend(near, find_cliff(near), "rate").axes[0].get_yscale() == "linear"
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_a_measure_that_is_infinite_is_refused(value):
     """Curves had a gap there, cliffs were a traceback of Matplotlib."""

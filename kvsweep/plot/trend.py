@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
@@ -17,7 +18,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import check_found_in, figure_of, one_panel, refuse_empty
-from kvsweep.plot.ticks import is_wide
+from kvsweep.plot.ticks import SPAN, is_wide
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,6 +98,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE, "in brackets"))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.number_axis(axes, ds[over], x_gib)
+        _scale_cliffs(axes, cliff)
         style.group_thousands(axes, "y", y_gib)
         _explain_triangles(axes)
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
@@ -107,6 +109,15 @@ def _aside(values: Floats, lines: int) -> float:
     """Return how far lines are set apart: all together much less than two values are."""
     gap = float(np.diff(np.sort(np.asarray(values, np.float64))).min(initial=np.inf))
     return min(0.012 * float(np.ptp(values)), CLOSE * gap / lines)
+
+
+def _scale_cliffs(axes: Axes, cliff: Cliff) -> None:
+    """Draw cliffs by their logarithms, as their axis, where they are that far apart."""
+    drawn = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.lines])
+    known = drawn[np.isfinite(drawn)]
+    if known.size and is_wide(cliff.axis) and known.max() >= SPAN * known.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _explain_triangles(axes: Axes) -> None:

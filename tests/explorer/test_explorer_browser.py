@@ -373,3 +373,31 @@ def test_numbers_of_a_narrow_axis_differ(chromium):
     assert told[0] == ["10,000.1", "10,000.2", "10,000.3"]
     assert told[1] == ["\N{MINUS SIGN}5,000.0", "\N{MINUS SIGN}4,997.5", "\N{MINUS SIGN}4,995.0"]
     assert told[2:] == [["0", "0.25", "0.5"], ["7"]]
+
+
+def test_the_close_up_of_a_cliff_over_decades_is_a_share_of_them(chromium):
+    rates = [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]
+    given = [f"grid.workload.rate={rates}", "cache.gpu_blocks=1500", "cliff.along=rate"]
+    with served(OfSweep(load_sweep(SWEEP, given, 4))) as running:
+        page = chromium.new_page(viewport={"width": 1300, "height": 900})
+        page.goto(running.url)
+        page.wait_for_selector(DONE)
+        page.click("text=Close-up of the cliff")
+        (cliff,) = answer_of(page)["cliff"]["groups"]
+        low, high = page.evaluate(
+            """() => {
+                const texts = document.querySelectorAll(".main .chart .tick");
+                const isBelow = (text) => text.getAttribute("text-anchor") === "middle";
+                const below = [...texts].filter(isBelow);
+                const values = below.map((text) => +text.textContent.replaceAll(",", ""));
+                return [Math.min(...values), Math.max(...values)];
+            }"""
+        )
+        page.fill(".limit", "0.99")
+        page.press(".limit", "Enter")
+        page.wait_for_selector(DONE)
+        page.wait_for_function("!document.querySelector('.kvsweep').answer.cliff.groups[0].value")
+        is_disabled = page.locator("text=Close-up of the cliff").is_disabled()
+        page.close()
+    assert cliff["value"] / 10 < low < high < cliff["value"] * 10
+    assert is_disabled

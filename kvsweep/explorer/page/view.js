@@ -6,6 +6,7 @@ import { element, sentence, withUnit } from "./format.js";
 import { headline } from "./headline.js";
 import { Lives } from "./lives.js";
 import { Saving } from "./saving.js";
+import { isWide, linear, logarithmic } from "./scale.js";
 import { State } from "./state.js";
 
 export class View {
@@ -178,6 +179,7 @@ export class View {
       this.root.classList.remove("stale");
     }
     this.cards.replaceChildren(...headline(answer));
+    this.close.disabled = !answer.cliff?.groups.some((group) => group.value !== null);
     answer.measures.forEach((measure, place) => this.draw(measure, place));
     this.drawDifference(answer.measures[0]);
     const below = answer.axis.gib ? "; below: GiB on each GPU" : "";
@@ -244,8 +246,9 @@ export class View {
     const values = this.answer?.axis.values ?? [];
     const places = (this.answer?.cliff?.groups ?? []).map((group) => group.value).filter((value) => value !== null);
     if (!places.length) return;
-    const room = 0.06 * (values.at(-1) - values[0]);
-    this.zoomTo([Math.max(values[0], Math.min(...places) - room), Math.min(values.at(-1), Math.max(...places) + room)]);
+    const across = (isWide(values) ? logarithmic : linear)(values[0], values.at(-1), 0, 1);
+    const ends = [Math.min(...places.map(across)) - 0.06, Math.max(...places.map(across)) + 0.06];
+    this.zoomTo([across.back(Math.max(0, ends[0])), across.back(Math.min(1, ends[1]))]);
   }
 
   end(text) {
