@@ -36,6 +36,7 @@ from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
+from kvsweep.plot.cliff_rows import plot_many_cliffs
 from kvsweep.plot.extent import near_threshold
 from kvsweep.plot.labels import elided
 
@@ -746,3 +747,25 @@ def test_letters_that_an_installed_font_has_are_drawn_and_others_as_ever(tmp_pat
         assert drawn("of a day") == before
     with pytest.warns(PlainWarning, match="has no '\u672c'"):
         drawn("\u672c")
+
+
+def many_cliffs(policies):
+    rates = [np.clip(0.9 - 0.01 * n - np.arange(7) / 7, 0.0, None) for n in range(policies)]
+    rates[1], rates[2] = np.zeros(7), np.linspace(0.9, 0.8, 7)
+    values = np.stack([rates, rates, rates], axis=-1)
+    names = [f"policy {n}" for n in range(policies)]
+    return dataset(values, policies=names, blocks=range(100, 800, 100), seeds=[0, 1, 2])
+
+
+def test_cliffs_of_many_combinations_have_a_row_each_in_which_their_place_is_drawn():
+    ds = many_cliffs(20)
+    cliff = find_cliff(ds)
+    (axes,) = plot_many_cliffs(ds, cliff).axes
+    points = {line.get_ydata()[0]: line for line in axes.lines if line.get_marker() == "o"}
+    for place, group in enumerate(cliff.groups):
+        assert points[place].get_xdata()[0] == pytest.approx(group.mean_curve.value, nan_ok=True)
+    marks = {line.get_marker(): line.get_ydata()[0] for line in axes.lines}
+    assert (marks["<"], marks[">"]) == (1, 2)
+    assert [text.get_text() for text in axes.get_yticklabels()] == list(ds["policy"].values)
+    with pytest.raises(InputError, match="61 cliffs do not fit, at most 60; select some"):
+        plot_many_cliffs(many_cliffs(61), find_cliff(many_cliffs(61)))

@@ -20,11 +20,11 @@ from kvsweep.analysis.wording import level
 from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError
 from kvsweep.plot.cliff_figure import plot_cliff
+from kvsweep.plot.cliff_rows import plot_many_cliffs
 from kvsweep.plot.curve import plot_curve
-from kvsweep.plot.effects_figure import plot_effects
+from kvsweep.plot.effects_figure import MAX_ROWS, plot_effects
 from kvsweep.plot.pareto_figure import plot_pareto
 from kvsweep.plot.sensitivity_figure import plot_sensitivity
-from kvsweep.plot.trend import plot_cliff_trend
 from kvsweep.report.cliff import cliff_parts, cliff_sentences
 from kvsweep.report.effects import effects_parts
 from kvsweep.report.gib import cliff_memory
@@ -151,17 +151,8 @@ class StoreReport:
         assert self.cliff is not None
         try:
             return plot_cliff(self.ds, self.cliff)
-        except InputError:
-            over = [
-                key
-                for key in self.cliff.groups[0].labels
-                if self.ds[key].dtype.kind in "iuf" and self.ds.sizes[key] > 1
-            ]
-            if not over:
-                raise
-            return plot_cliff_trend(
-                self.ds, self.cliff, max(over, key=lambda key: self.ds.sizes[key])
-            )
+        except InputError:  # of too many curves
+            return plot_many_cliffs(self.ds, self.cliff)
 
     def _curves(self) -> Iterator[tuple[str, str, Any]]:
         """Yield measure, axis and a function that draws, for the headlines of the sweep."""
@@ -222,12 +213,14 @@ class StoreReport:
             return ""
         if isinstance(self._effects, Sensitivity):
             draw = partial(plot_sensitivity, self.ds, self._effects)
-            parts = sensitivity_parts(self._effects)
-        else:
-            draw = partial(plot_effects, self.ds, self._effects)
-            parts = effects_parts(self._effects)
-        figure = self._drawn("effects", "Effects", draw)
-        return heading("Effects") + figure + paragraphs(parts)
+            figure = self._drawn("effects", "Effects", draw)
+            return heading("Effects") + figure + paragraphs(sensitivity_parts(self._effects))
+        shown, caption = self._effects, "Effects"
+        if sum(len(group.effects) for group in shown.groups) > MAX_ROWS:
+            shown = factorial_effects(self.ds, shown.metric, list(shown.factors), order=1)
+            caption = "Effects of single changes; those of several are below"
+        figure = self._drawn("effects", caption, partial(plot_effects, self.ds, shown))
+        return heading("Effects") + figure + paragraphs(effects_parts(self._effects))
 
     def provenance(self) -> str:
         """Return what the results follow from: versions, and the sweep's file."""

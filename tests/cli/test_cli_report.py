@@ -225,3 +225,19 @@ def test_letters_that_no_font_has_are_told_once_for_all_figures(run, tmp_path, m
     assert code == 0, err
     assert (tmp_path / "page.html").read_text().count("<figure") > 2
     assert err.count("boxes stand for what it lacks") == 1
+
+
+def test_a_report_of_many_policies_draws_each_cliff_and_single_effects(run, tmp_path):
+    names = [f"policy {letter}" for letter in "abcdefgh"]
+    policies = "".join(f"[policies.'{name}']\ncluster.routing = 'least-loaded'\n" for name in names)
+    many = GRID.replace('["round-robin", "least-loaded"]', str(names))
+    many = many.replace("[grid]", '[grid]\n"engine.max_num_seqs" = [8, 16, 32, 64, 128, 256]')
+    kvsweep.run(make_sweep(tmp_path, BASE + policies + many + CLIFF), out="a.zarr", workers=1)
+    run("report", "a.zarr", "-o", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "preemption_rate and its cliff: not drawn" not in page
+    assert "Effects: not drawn" not in page
+    assert "Effects of single changes" in page
+    run("report", "a.zarr", "--at", "max_num_seqs=8", "-o", "one.html")
+    page = (tmp_path / "one.html").read_text()
+    assert "preemption_rate and its cliff: not drawn" not in page
