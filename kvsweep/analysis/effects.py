@@ -93,7 +93,8 @@ def factorial_effects(
         )
     chosen = [name for name in named if array.sizes[name] > 1]
     if not chosen:
-        raise InputError(f"factors: none of {', '.join(named) or 'no axes'} has two levels")
+        none = f"none of {', '.join(named)} has two levels" if named else "there is no axis"
+        raise InputError(f"factors: {none}; effects are differences between values of an axis")
     others = [name for name in axes if name not in chosen]
 
     def effects(values: Floats) -> Iterator[Effect]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, Several, json_option, print_json
-from kvsweep.cli.outputs import OutputPath, check_new, file_beside, overwrite_option
+from kvsweep.cli.outputs import FIGURES, OutputPath, check_new, file_beside, overwrite_option
 from kvsweep.cli.plot_kinds import KINDS, PREFIX, draw
 from kvsweep.cli.results import (
     at_option,
@@ -111,6 +111,8 @@ def plot(
     target = out or file_beside(store, f"{kind}.png")
     # Of those whose name was not given, the last one drawn is replaced.
     check_new([store], {"--out": target}, overwrite or (out is None and is_own(target)))
+    if target.suffix.lower() not in FIGURES:
+        raise InputError(f"--out {target}: figures are written as .png, .svg or .pdf")
     with look(style, dark, None if size is None else _inches(size), title):
         figure = draw(store, kind, at, options)
     save(figure, target)

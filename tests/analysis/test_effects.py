@@ -293,3 +293,10 @@ def test_effects_that_levels_without_a_value_leave_none_of_are_refused():
     assert effects_of(ds.sel(gpu_blocks=20), "preemption_rate", {}).groups
     ds["preemption_rate"][:] = np.nan
     assert effects_of(ds, "preemption_rate", {}).groups  # nothing has a value: told elsewhere
+
+
+def test_a_store_of_one_cell_has_no_axis_that_could_have_effects():
+    one = lay_out(np.ones((1, 1)), {"scheduler": ["a"], "routing": ["b"]})
+    alone = one.isel(scheduler=0, routing=0, drop=True)
+    with pytest.raises(InputError, match="factors: there is no axis; effects are differences"):
+        factorial_effects(alone, "ttft_mean_ms")

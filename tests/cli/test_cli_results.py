@@ -1,5 +1,6 @@
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -484,3 +485,11 @@ def test_a_front_without_policies_is_refused_with_what_takes_another_axis(run, t
     assert code == 2
     assert "the store has no axis 'policy', whose members compete" in err
     assert "pareto_front(ds, over=AXIS)" in err
+
+
+def test_a_figure_of_another_kind_is_refused_before_anything_is_drawn(run, results, monkeypatch):
+    module = sys.modules["kvsweep.cli.plot"]  # by its name the command is found
+    monkeypatch.setattr(module, "draw", lambda *_: pytest.fail("was drawn"))
+    code, _, err = run("plot", results, "cliff", "-o", "figure.jpg")
+    assert code == 2
+    assert err == "kvsweep: --out figure.jpg: figures are written as .png, .svg or .pdf\n"
