@@ -71,16 +71,17 @@ def shortened(lines: Iterable[str]) -> str:
 
 
 def table(found: Table) -> str:
-    """Return a table, numbers to the right."""
+    """Return a table, numbers to the right, that keys can scroll where it is too wide."""
     right = [all(is_number(row[c]) for row in found.rows) for c in range(len(found.header))]
     sides = [' class="n"' if side else "" for side in right]
-    head = "".join(f"<th{s}>{text(c)}</th>" for s, c in zip(sides, found.header, strict=True))
+    cells = zip(sides, found.header, strict=True)
+    head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for side, name in cells)
     body = "\n".join(
         f"<tr>{''.join(f'<td{s}>{text(c)}</td>' for s, c in zip(sides, row, strict=True))}</tr>"
         for row in found.rows
     )
     made = (
-        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table></div>"
     )
     return made if len(found.rows) <= MOST_ROWS else folded(f"{len(found.rows)} rows", made)

@@ -241,3 +241,15 @@ def test_a_report_of_many_policies_draws_each_cliff_and_single_effects(run, tmp_
     run("report", "a.zarr", "--at", "max_num_seqs=8", "-o", "one.html")
     page = (tmp_path / "one.html").read_text()
     assert "preemption_rate and its cliff: not drawn" not in page
+
+
+def test_a_page_is_read_by_screen_readers_and_keys(run, store, tmp_path):
+    run("report", store, "-o", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<main>") == page.count("</main>") == 1
+    assert set(re.findall(r"<th\b[^>]*", page)) == {'<th scope="col"', '<th scope="col" class="n"'}
+    figures = re.findall(r"<svg [^>]*", page)
+    assert len(figures) > 2
+    assert all('role="img" aria-label="' in figure for figure in figures)
+    tables = re.findall(r"<div[^>]*><table>", page)
+    assert set(tables) == {'<div class="wide" tabindex="0"><table>'}

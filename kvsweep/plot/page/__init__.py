@@ -53,7 +53,9 @@ def page(
 {looks}</style>
 </head>
 <body>
+<main>
 {body}
+</main>
 {code}</body>
 </html>
 """
