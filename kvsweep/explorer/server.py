@@ -100,6 +100,11 @@ class Server:
             worker.close()
         self.workers.clear()
 
+    async def end(self) -> None:
+        """Close, and whatever is still connected too: browsers keep connections for later."""
+        self.close()
+        await self._http.close_all_connections()
+
 
 def _why(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
@@ -125,6 +130,6 @@ def serve(subject: Subject, port: int, ready: Callable[[Server], None]) -> None:
             ready(server)
             await asyncio.Event().wait()
         finally:
-            server.close()
+            await server.end()
 
     asyncio.run(run())

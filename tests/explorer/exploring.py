@@ -91,7 +91,7 @@ def served(subject):
         server.prepare()
         ready.put((server, asyncio.get_running_loop(), end))
         await end.wait()
-        server.close()
+        await server.end()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()

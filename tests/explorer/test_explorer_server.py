@@ -182,3 +182,16 @@ def test_the_script_joins_its_modules_without_a_name_twice():
     )
     assert sorted(names) == sorted(set(names))
     assert text.count("export default") == 1
+
+
+def test_a_connection_that_a_browser_keeps_ends_with_the_server(tmp_path):
+    subject = OfSweep(make_sweep(tmp_path, BASE + GRID + CLIFF))
+    with served(subject) as running:
+        connection = HTTPConnection("127.0.0.1", running.port, timeout=LONG)
+        connection.request("GET", "/style.css")
+        answer = connection.getresponse()
+        assert (answer.status, len(answer.read()) > 0) == (200, True)
+        kept = connection.sock
+        assert kept is not None
+    assert kept.recv(1) == b""
+    connection.close()
