@@ -157,9 +157,9 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_states,
-        (*_EXPLICIT, *RARE, "windows", *DRAFTS, *APART),
+        (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
         "first run with groups of states",
-        more=20,
+        more=30,
     ),
     Entry(engine.run_drafts, (*_LEAN, *GROUPS, *STATES, *APART), "first run with drafts", more=10),
     Entry(
@@ -170,13 +170,13 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_explicit,
-        (*_EXPLICIT, *_rare_but("concurrency", "lease", "reach")),
+        (*_EXPLICIT, *STATES, *_rare_but("concurrency", "lease", "reach")),
         "first run with several of groups, drafts, roles, or with rarer features beside",
         more=40,
     ),
 )
 ENTRIES = ALL
-FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit")
+FEW = ("run_batch", "run_rare", "run_connected_rare", "run_states", "run_explicit")
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 
 if not _jit.prunes:  # each would be compiled with all features

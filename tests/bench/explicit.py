@@ -19,10 +19,16 @@ GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
 DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
 APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
 LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
+STATES = [{"kind": "state"}] * 3 + [{"kind": "full"}]
 FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
     "two full groups": {"cache": {"groups": [{"kind": "full"}] * 2}},
     "two groups, async": {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
+    "states": {"cache": {"groups": STATES, "block_size": 528}},
+    "states, async": {
+        "cache": {"groups": STATES, "block_size": 528},
+        "engine": {"async_scheduling": True},
+    },
     "drafts": {"engine": {"speculative": DRAFTS}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
     "apart": {"cluster": APART},
