@@ -155,12 +155,6 @@ ALL: tuple[Entry, ...] = (
         "first run with groups or pools",
         more=10,
     ),
-    Entry(
-        engine.run_states,
-        (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
-        "first run with groups of states",
-        more=30,
-    ),
     Entry(engine.run_drafts, (*_LEAN, *GROUPS, *STATES, *APART), "first run with drafts", more=10),
     Entry(
         engine.run_apart,
@@ -173,6 +167,12 @@ ALL: tuple[Entry, ...] = (
         (*_EXPLICIT, *STATES, *_rare_but("concurrency", "lease", "reach")),
         "first run with several of groups, drafts, roles, or with rarer features beside",
         more=40,
+    ),
+    Entry(
+        engine.run_states,
+        (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
+        "first run with groups of states",
+        more=30,
     ),
 )
 ENTRIES = ALL
