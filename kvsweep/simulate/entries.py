@@ -176,7 +176,7 @@ ALL: tuple[Entry, ...] = (
     ),
 )
 ENTRIES = ALL
-FEW = ("run_batch", "run_rare", "run_connected_rare", "run_states", "run_explicit")
+FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit", "run_states")
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 
 if not _jit.prunes:  # each would be compiled with all features
