@@ -42,6 +42,9 @@ def _explicit(source, features, max_requests, closed_loop):
         scenario["cache"]["block_size"] = max(6, block_size)
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
+    if feature == "states and drafts":  # a step with room for a block, else refused
+        engine, size = scenario["engine"], scenario["cache"]["block_size"]
+        engine["max_num_batched_tokens"] += engine["max_num_batched_tokens"] == size
     if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":

@@ -412,6 +412,17 @@ def test_wrong_groups_of_states_are_refused(groups, message):
             {"engine": {"speculative": EAGLE}, "cache": {"block_size": 3}},
             "engine.speculative.tokens: 3 fill a block of states",
         ),
+        (
+            {
+                "engine": {
+                    "speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5},
+                    "max_num_batched_tokens": 64,
+                    "max_num_seqs": 8,
+                },
+                "cache": {"block_size": 64},
+            },
+            "engine.max_num_batched_tokens: 64 is a block of states, and a draft model takes one",
+        ),
         ({"engine": WHOLE}, "engine.enable_chunked_prefill: false, but vLLM needs chunks"),
         ({"cluster": APART}, "cache.groups: not with prefill and decode apart"),
         (

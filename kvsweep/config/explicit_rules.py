@@ -124,9 +124,26 @@ def _check_states(scenario: Scenario) -> None:
     if scenario.engine.drafts >= scenario.cache.block_size:
         message = f"{scenario.engine.drafts} fill a block of states, at which vLLM stops"
         raise KeyProblem(("engine", "speculative", "tokens"), message)
+    _check_chunks(scenario)
     if not scenario.engine.enable_chunked_prefill:
         message = "false, but vLLM needs chunks beside states"
         raise KeyProblem(("engine", "enable_chunked_prefill"), message)
+
+
+def _check_chunks(scenario: Scenario) -> None:
+    """Refuse steps in which a draft model leaves no room for a block, which chunks end with."""
+    engine, size = scenario.engine, scenario.cache.block_size
+    slot = engine.speculative is not None and engine.drafts and engine.speculative.method == "draft"
+    if not slot or not engine.enable_prefix_caching:
+        return
+    for pool in fleet(scenario):
+        longest = min(pool.max_num_batched_tokens, engine.long_prefill_token_threshold or size)
+        if pool.max_num_batched_tokens == size == longest:
+            raise KeyProblem(
+                ("engine", "max_num_batched_tokens"),
+                f"{size} is a block of states, and a draft model takes one of a step: no prompt of "
+                f"a block would ever begin; at least {size + 1}",
+            )
 
 
 def _check_lengths(scenario: Scenario) -> None:
