@@ -161,6 +161,21 @@ def _admit_anew(inp, ws, out, lane, inst, tally, index, engine, position, alone)
 
 
 @leaf
+def _refuses(inp, ws, lane, inst, engine, r, state, room, hits):
+    """Return whether the head must wait, for blocks or for a state; note what wakes it."""
+    if keeps_states(lane):
+        inst["shortages"] += room < 0
+        return room < 0 or is_fresh(inp, ws, lane, inst, engine, r, hits)
+    if room < 0:
+        plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
+        watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
+        refuse(inp, ws, lane, inst, engine, r, -room, hits, watches)
+        if watches:
+            watch_hits(inp, ws, lane, state, hits)
+    return room < 0
+
+
+@leaf
 def _admit_head(
     inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, position
 ):
@@ -178,15 +193,7 @@ def _admit_head(
         return False
     end = computed + tokens + lane["drafts"]
     room = room_for(inp, ws, lane, inst, state, s, computed, end, hits, unused)
-    if keeps_states(lane) and (room < 0 or is_fresh(inp, ws, lane, inst, engine, r, hits)):
-        inst["shortages"] += room < 0
-        return False
-    if room < 0:
-        plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
-        watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
-        refuse(inp, ws, lane, inst, engine, r, -room, hits, watches)
-        if watches:
-            watch_hits(inp, ws, lane, state, hits)
+    if _refuses(inp, ws, lane, inst, engine, r, state, room, hits):
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE, Event
-from ..blocks.sizes import tokens_beyond
+from ..blocks.sizes import blocks_for, tokens_beyond
 from ..time.calendar import find_due, leave_running
 from ..time.windows import inside
 from .inside import leave_inside
@@ -12,8 +12,19 @@ from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
+from .slots import groups_of
 from .states import decode_states, keeps_states, next_change
-from .tables import cache_known, fit
+from .tables import cache_known
+
+
+@leaf
+def _fit(lane, tally, state, tokens, measured):
+    """Note the blocks that a request has taken since, for so many tokens."""
+    if tokens > state["room"]:
+        blocks = blocks_for(lane, tokens)
+        tally["blocks_taken"] += (blocks - state["blocks"]) * groups_of(lane) * measured
+        state["blocks"] = blocks
+        state["room"] = blocks * lane["block_size"]
 
 
 @leaf
@@ -29,13 +40,13 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
     if lane["drafts"] > 0:
         gained, last = verify(inp, lane, engine, request, state, steps)
         engine["at_once"] += (gained - steps) * measured
-        fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
+        _fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
     state["computed"] += gained
     state["known"] += gained
     state["sure"] += gained
     state["since"] = inst["step"]
     if lane["drafts"] == 0:
-        fit(lane, tally, state, state["computed"], measured)
+        _fit(lane, tally, state, state["computed"], measured)
     elif state["published"] < state["private"]:
         s = engine["state_lo"] + r
         cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
@@ -187,7 +198,7 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["drafts"] > 0:
-        fit(lane, tally, state, state["known"] + 2 * lane["drafts"], measured)
+        _fit(lane, tally, state, state["known"] + 2 * lane["drafts"], measured)
         verify(inp, lane, engine, request, state, 1)
         engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
         state["computed"] = state["limit"] - 1
@@ -195,7 +206,7 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
         ws.phases[phase_of(lane, inst, state)] -= 1
         discharge(inp, ws, lane, inst, engine, state, s, False)
         state["computed"] += 1 - lane["async_scheduling"]
-        fit(lane, tally, state, state["computed"], measured)
+        _fit(lane, tally, state, state["computed"], measured)
     state["known"] = state["limit"]
     state["flight"] = 0
     state["placeholders"] = 0

@@ -11,7 +11,8 @@ from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .slots import groups_of, slot_of
-from .states import count_hit, find_state, keeps_states, touch_state
+from .state_hits import count_hit, find_state, touch_state
+from .states import keeps_states
 from .tables import clear, left_by, watch_windows, window_of
 
 

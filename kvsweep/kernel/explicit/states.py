@@ -13,7 +13,6 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .slots import groups_of, key_of, slot_of
@@ -29,7 +28,7 @@ def keeps_states(lane):
 
 
 @leaf
-def _slot(lane, state, number, block):
+def state_slot(lane, state, number, block):
     """Return the slot of a block in the table of a group of states."""
     return slot_of(state, groups_of(lane) + number, block)
 
@@ -67,7 +66,7 @@ def _keeps_one(ws, lane, state, own, start, end):
     place = blocks_for(lane, end) - 2
     keeps = lane["checkpoints"] != 0 and place >= 0
     if keeps and own["alive"] <= place < own["length"] - lane["drafts"]:
-        keeps = ws.tables[_slot(lane, state, 0, place)] == NONE
+        keeps = ws.tables[state_slot(lane, state, 0, place)] == NONE
     position = full_blocks(lane, end - 1) * lane["block_size"]
     return keeps and can_keep(lane, start, end, position)
 
@@ -92,7 +91,7 @@ def _grow(ws, lane, tally, state, own, first, end, measured):
     """Let the slots `first` to ``end - 1`` have states, which are the last ones."""
     for number in range(lane["states"]):
         for block in range(first, end):
-            ws.tables[_slot(lane, state, number, block)] = COUNTED
+            ws.tables[state_slot(lane, state, number, block)] = COUNTED
     tally["blocks_taken"] += (end - first) * lane["states"] * measured
     own["length"] = end
 
@@ -106,13 +105,13 @@ def _move(ws, lane, state, own, between):
     first = np.int64(own["length"])
     for number in range(lane["states"]):
         for block in range(first, between):
-            ws.tables[_slot(lane, state, number, block)] = NONE
+            ws.tables[state_slot(lane, state, number, block)] = NONE
     moved = max(first, between)
     if lane["drafts"] > 0 and own["given"]:
         for block in range(first - lane["drafts"], min(first, between)):
             for number in range(lane["states"]):
-                slot = _slot(lane, state, number, block)
-                ws.tables[_slot(lane, state, number, moved)] = ws.tables[slot]
+                slot = state_slot(lane, state, number, block)
+                ws.tables[state_slot(lane, state, number, moved)] = ws.tables[slot]
                 ws.tables[slot] = NONE
             moved += 1
     return moved
@@ -168,13 +167,13 @@ def _release(ws, lane, inst, state, number, first, end):
     """Free the states in slots `first` to ``end - 1``, the last one first; return how many."""
     freed = np.int64(0)
     for block in range(end - 1, first - 1, -1):
-        found = np.int64(ws.tables[_slot(lane, state, number, block)])
+        found = np.int64(ws.tables[state_slot(lane, state, number, block)])
         if found == COUNTED:
             inst["free"] += 1
         elif found != NONE:
             block_records.release(ws, inst, found)
         freed += found != NONE
-        ws.tables[_slot(lane, state, number, block)] = NONE
+        ws.tables[state_slot(lane, state, number, block)] = NONE
     return freed
 
 
@@ -206,7 +205,7 @@ def publish_states(inp, ws, lane, inst, request, state, s, end):
         own = ws.recurrent[s]
         for number in range(lane["states"]):
             for block in range(max(np.int64(state["published"]), own["alive"]), end):
-                slot = _slot(lane, state, number, block)
+                slot = state_slot(lane, state, number, block)
                 if ws.tables[slot] == COUNTED:
                     key = key_of(inp, lane, request, groups_of(lane) + number, block)
                     ws.tables[slot] = block_records.cache(ws, inst, key)
@@ -214,44 +213,3 @@ def publish_states(inp, ws, lane, inst, request, state, s, end):
         if own["fresh_at"] != schedule:
             own["fresh"] = state["published"]
             own["fresh_at"] = schedule
-
-
-@leaf
-def find_state(inp, ws, lane, inst, request, state, hits):
-    """Return how many of the first `hits` blocks end with a state that all groups have.
-
-    It is noted in the tables of the request.
-    """
-    found = False
-    while hits > 0 and not found:
-        key = np.int64(inp.keys[request["key_lo"] + hits - 1])
-        found = True
-        for number in range(lane["states"]):
-            record = np.int64(find(ws, inst, key + (groups_of(lane) + number) * lane["n_keys"]))
-            found = found and record != NONE
-            ws.tables[_slot(lane, state, number, hits - 1)] = record
-        hits -= not found
-    return hits
-
-
-@leaf
-def count_hit(ws, lane, state, hits):
-    """Return the states that were found behind `hits` blocks: without a user, and with one."""
-    unused, used = np.int64(0), np.int64(0)
-    if keeps_states(lane) and hits > 0:
-        for number in range(lane["states"]):
-            record = ws.tables[_slot(lane, state, number, hits - 1)]
-            users = ws.blocks[record]["ref_count"]
-            unused += users == 0
-            used += users > 0
-    return unused, used
-
-
-@leaf
-def touch_state(ws, lane, inst, state, s, hits):
-    """Let a request have the states that were found behind `hits` blocks."""
-    if keeps_states(lane) and hits > 0:
-        for number in range(lane["states"]):
-            block_records.touch(ws, inst, ws.tables[_slot(lane, state, number, hits - 1)])
-        ws.recurrent[s]["length"] = hits
-        ws.recurrent[s]["alive"] = hits - 1

@@ -129,16 +129,6 @@ def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
 
 
 @leaf
-def fit(lane, tally, state, tokens, measured):
-    """Note the blocks that a request has taken since, for so many tokens."""
-    if tokens > state["room"]:
-        blocks = blocks_for(lane, tokens)
-        tally["blocks_taken"] += (blocks - state["blocks"]) * groups_of(lane) * measured
-        state["blocks"] = blocks
-        state["room"] = blocks * lane["block_size"]
-
-
-@leaf
 def grow(ws, lane, inst, tally, state, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
     more = (blocks - state["blocks"]) * groups_of(lane)
