@@ -89,7 +89,6 @@ KINDS = {
     "usual": (("run_batch", "run_async", "run_tiered"), _usual),
     "a connector": (("run_connected",), _connected),
     "groups": (("run_groups",), _explicit("groups")),
-    "states": (("run_states",), _explicit("states")),
     "pools": (("run_groups",), _explicit("pools")),
     "drafts": (("run_drafts",), _explicit("drafts")),
     "roles": (("run_apart",), _explicit("roles")),
