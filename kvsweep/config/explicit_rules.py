@@ -136,9 +136,10 @@ def _check_chunks(scenario: Scenario) -> None:
     slot = engine.speculative is not None and engine.drafts and engine.speculative.method == "draft"
     if not slot or not engine.enable_prefix_caching:
         return
+    if 0 < engine.long_prefill_token_threshold < size:
+        return  # then chunks end within blocks, too
     for pool in fleet(scenario):
-        longest = min(pool.max_num_batched_tokens, engine.long_prefill_token_threshold or size)
-        if pool.max_num_batched_tokens == size == longest:
+        if pool.max_num_batched_tokens == size:
             raise KeyProblem(
                 ("engine", "max_num_batched_tokens"),
                 f"{size} is a block of states, and a draft model takes one of a step: no prompt of "

@@ -172,7 +172,7 @@ ALL: tuple[Entry, ...] = (
         engine.run_states,
         (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
         "first run with groups of states",
-        more=30,
+        more=20,
     ),
 )
 ENTRIES = ALL
