@@ -80,22 +80,19 @@ def _find_attention(inp, ws, lane, inst, request, state, limit):
 
 
 @leaf
-def find_prefix(inp, ws, lane, inst, request, state, limit):
-    """Return how many leading blocks, `limit` at most, all groups agree on."""
-    hits = _find_attention(inp, ws, lane, inst, request, state, limit)
+def _find_common(inp, ws, lane, inst, request, state, limit):
+    """Return how many leading blocks all groups agree on, and how many those of attention do."""
+    longest = _find_attention(inp, ws, lane, inst, request, state, limit)
+    hits = longest
     if keeps_states(lane):
-        hits = find_state(inp, ws, lane, inst, request, state, hits)
-    return hits
+        hits = find_state(inp, ws, lane, inst, request, state, longest)
+    return hits, longest
 
 
 @leaf
-def _find_noting(inp, ws, lane, inst, request, state, s, limit):
-    """Do as `find_prefix`, and note where others have more without a state (rule R12.9)."""
-    hits = _find_attention(inp, ws, lane, inst, request, state, limit)
-    if keeps_states(lane):
-        longest = hits
-        hits = find_state(inp, ws, lane, inst, request, state, longest)
-        ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
+def find_prefix(inp, ws, lane, inst, request, state, limit):
+    """Return how many leading blocks, `limit` at most, all groups agree on."""
+    hits, _ = _find_common(inp, ws, lane, inst, request, state, limit)
     return hits
 
 
@@ -113,7 +110,9 @@ def find_hits(inp, ws, lane, inst, request, state, s):
         limit = full_blocks(lane, state["known"] - 1)
         if not state["preempted"]:
             limit = min(limit, request["reusable"])
-        hits = _find_noting(inp, ws, lane, inst, request, state, s, limit)
+        hits, longest = _find_common(inp, ws, lane, inst, request, state, limit)
+        if lane["states"]:  # where others have more without a state (R12.9)
+            ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
     unused, used = count_hit(ws, lane, state, hits)
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])

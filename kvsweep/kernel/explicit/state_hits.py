@@ -6,7 +6,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.prefix_table import find
 from . import block_records
-from .slots import groups_of
+from .slots import groups_of, key_of
 from .states import keeps_states, state_slot
 
 
@@ -18,10 +18,10 @@ def find_state(inp, ws, lane, inst, request, state, hits):
     """
     found = False
     while hits > 0 and not found:
-        key = np.int64(inp.keys[request["key_lo"] + hits - 1])
         found = True
         for number in range(lane["states"]):
-            record = np.int64(find(ws, inst, key + (groups_of(lane) + number) * lane["n_keys"]))
+            key = key_of(inp, lane, request, groups_of(lane) + number, hits - 1)
+            record = np.int64(find(ws, inst, key))
             found = found and record != NONE
             ws.tables[state_slot(lane, state, number, hits - 1)] = record
         hits -= not found
