@@ -10,6 +10,7 @@ from strategies import _Drawn, _Random, _trace
 FEATURES = (
     *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
 )
+PIPELINES = ("pipeline", "pipeline and groups", "pipeline and states")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -45,6 +46,9 @@ def _explicit(source, features, max_requests, closed_loop):
     if feature == "states and drafts":  # a step with room for a block, else refused
         engine, size = scenario["engine"], scenario["cache"]["block_size"]
         engine["max_num_batched_tokens"] += engine["max_num_batched_tokens"] == size
+    if "pipeline" in feature:
+        stages = source.pick((2, 2, 3, 4, 7))
+        scenario["engine"]["pipeline_parallel_size"] = stages
     if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":

@@ -101,6 +101,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
             "async_scheduling": False,
+            "pipeline_parallel_size": 1,
             "speculative": None,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,

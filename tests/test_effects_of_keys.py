@@ -221,6 +221,7 @@ VALUES = {
     "engine.priority_age_ms": (1.0, 1000.0),
     "engine.preempt_for_urgent": (True, False),
     "engine.async_scheduling": (True,),
+    "engine.pipeline_parallel_size": (2,),
     "engine.enable_prefix_caching": (False,),
     "engine.enable_chunked_prefill": (False, True),
     "engine.reserve_full_prompt": (False,),

@@ -7,7 +7,7 @@ from pydantic import Field
 from kvsweep.config.base import Count, Key, Real, Section, Switch, Whole
 from kvsweep.config.members import known_keys, member
 from kvsweep.config.speculative import Speculative
-from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_SEQS, MAX_TIME_US, MAX_TOKENS
+from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TIME_US, MAX_TOKENS
 from kvsweep.policies import Priority, Scheduler, Victim
 
 BLIS_SWITCHES = (
@@ -61,6 +61,9 @@ class Engine(Section):
     async_scheduling : bool
         As in vLLM, where it is on by default: schedule a step while the one before is computed,
         without the tokens that it will sample.
+    pipeline_parallel_size : int
+        Stages of an instance's pipeline, each with a part of the layers, as in vLLM: as many steps
+        are under way, asynchronously one more. 1: no pipeline.
     speculative : Speculative or None
         Drafts that each decode verifies; None: none.
     enable_prefix_caching, enable_chunked_prefill : bool
@@ -101,6 +104,9 @@ class Engine(Section):
     async_scheduling: Annotated[
         Switch, Key("1", "whether a step is scheduled while the one before is computed")
     ] = False
+    pipeline_parallel_size: Annotated[
+        Count, Field(le=MAX_LAYERS), Key("1", "stages of the pipeline of an instance")
+    ] = 1
     speculative: Annotated[Speculative | None, Key("1", "speculative decoding")] = None
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")
@@ -122,6 +128,11 @@ class Engine(Section):
     horizon_us: Annotated[
         Annotated[Count, Field(le=MAX_TIME_US)] | None, Key("us", "end of the simulation")
     ] = None
+
+    @property
+    def steps_on_way(self) -> int:
+        """Steps that are scheduled and not over, at most (vLLM's ``max_concurrent_batches``)."""
+        return self.pipeline_parallel_size + self.async_scheduling
 
     @property
     def drafts(self) -> int:

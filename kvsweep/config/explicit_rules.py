@@ -1,4 +1,4 @@
-"""What hybrid caches, drafts, roles and unequal pools cannot be combined with."""
+"""What hybrid caches, drafts, roles, pipelines and unequal pools cannot be combined with."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def check_explicit(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "gpu_tokens"), message)
     if has_roles(scenario.cluster):
         _check_roles(scenario)
+    if scenario.engine.drafts and scenario.engine.pipeline_parallel_size > 1:
+        message = "not with engine.pipeline_parallel_size: no rule was recorded"
+        raise KeyProblem(("engine", "speculative"), message)
     _check_batches(scenario)
 
 
@@ -45,6 +48,8 @@ def _features(scenario: Scenario) -> Iterator[str]:
         yield "the groups of this model" if _of_model(scenario) else "cache.groups"
     if scenario.engine.drafts:
         yield "engine.speculative"
+    if scenario.engine.pipeline_parallel_size > 1:
+        yield "engine.pipeline_parallel_size"
     if has_roles(scenario.cluster):
         yield "prefill and decode apart"
     if scenario.cluster.pools:
@@ -167,6 +172,9 @@ def _check_roles(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "groups"), f"not with {apart}: no rule was recorded")
     if scenario.engine.drafts:
         raise KeyProblem(("engine", "speculative"), f"not with {apart}: no rule was recorded")
+    if scenario.engine.pipeline_parallel_size > 1:
+        key = ("engine", "pipeline_parallel_size")
+        raise KeyProblem(key, f"not with {apart}: no rule was recorded")
 
 
 def _check_batches(scenario: Scenario) -> None:

@@ -99,7 +99,9 @@ def has_pools(scenario: Scenario) -> bool:
 def is_explicit(scenario: Scenario) -> bool:
     """Return whether only the explicit engine has the rules of a scenario.
 
-    That is with several or sliding groups of the cache, with drafts, with roles, and with pools.
+    That is with several or sliding groups of the cache, with drafts, with roles, with pools, and
+    with pipelines.
     """
-    hybrid = is_hybrid(scenario.cache.groups)
-    return hybrid or scenario.engine.drafts > 0 or has_pools(scenario)
+    engine, hybrid = scenario.engine, is_hybrid(scenario.cache.groups)
+    piped = engine.pipeline_parallel_size > 1
+    return hybrid or engine.drafts > 0 or piped or has_pools(scenario)

@@ -189,6 +189,12 @@ def run_states(inp, ws, out, numbers):
 
 
 @kernel
+def run_pipelines(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which have pipelines."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
 def run_drafts(inp, ws, out, numbers):
     """Run lanes that are all explicit, some of which have drafts."""
     _run_lanes(inp, ws, out, numbers)

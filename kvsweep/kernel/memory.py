@@ -22,9 +22,6 @@ TIER_RINGS = 4
 SPAN = 1 << 10
 """Steps whose begins are kept for what a write-through tier has counted (blocks/unsettled.py)."""
 
-DEPTH = 2
-"""Batches of an instance on their way, at most."""
-
 HORIZON = 32
 """Steps with drafts that are planned at a time: whole vectors, and few that do not come to pass."""
 
@@ -66,6 +63,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     slots = lanes["key_slots"]
     table = slots + requests * lanes["more_places"]
     groups = 1 + lanes["more_groups"] + lanes["states"]
+    batch_slots = np.maximum(2, lanes["stages"] + lanes["async_scheduling"])  # `count_batches`
     return {
         "progress": requests,
         "table": 2 ** np.ceil(np.log2(np.maximum(slots, 1))).astype(np.int64),  # `in_table`
@@ -90,8 +88,9 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,
         "engines": engines,
-        "batches": engines * DEPTH,
-        "entries": engines * DEPTH * lanes["places"],
+        "batches": engines * batch_slots,
+        "entries": engines * batch_slots * lanes["places"],
+        "stages": engines * lanes["stages"],
         "states": states,
         "tables": table * groups * explicit * (1 + apart),
         "recurrent": states * (lanes["states"] != 0),
@@ -116,10 +115,23 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
 
 
 @leaf
+def depth(lane):
+    """Return how many batches an instance has on their way, at most (rules R10.1 and R16.1)."""
+    return max(1, lane["stages"]) + lane["async_scheduling"]
+
+
+@leaf
+def count_batches(lane):
+    """Return the records of batches that an instance has, in a ring."""
+    return max(2, depth(lane))
+
+
+@leaf
 def place_engine(lane, inst, engine):
     """Set where the parts of an instance begin whose blocks and requests are explicit."""
-    engine["batch_lo"] = inst["number"] * DEPTH
-    engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
+    engine["batch_lo"] = inst["number"] * count_batches(lane)
+    engine["entry_lo"] = engine["batch_lo"] * lane["places"]
+    engine["stage_lo"] = inst["number"] * lane["stages"]
     groups = 1 + lane["more_groups"] + lane["states"]
     inst["prefix_lo"] = inst["number"] * lane["n_keys"] * groups
     engine["plan_lo"] = inst["number"] * PLAN

@@ -93,9 +93,11 @@ class Workspace(NamedTuple):
     engines: NDArray[Any]
     """ENGINE (most instances that are explicit,)."""
     batches: NDArray[Any]
-    """BATCH (instances x 2,): the steps on their way."""
+    """BATCH (instances x kernel.memory.count_batches,): the steps on their way."""
     entries: NDArray[Any]
-    """ENTRY (instances x 2 x places,): their requests, in the order of scheduling."""
+    """ENTRY (batches x places,): their requests, in the order of scheduling."""
+    stages: NDArray[Any]
+    """int64 (instances x stages,): when each stage of a pipeline has computed all it was given."""
     states: NDArray[Any]
     """STATE (requests, again where instances decode only,): requests as their instance has them."""
     tables: NDArray[Any]

@@ -32,6 +32,7 @@ POOL_FIELDS = (
 
 STATE_FIELDS = (
     Field("last_token", i64, "us", "end of the step that sampled its latest token, or -1"),
+    Field("eligible", i64, "1", "in a pipeline: the schedule from which on it may decode"),
     Field("table_lo", i64, "index", "first slot of its block tables"),
     Field("places", i32, "block", "slots of each of its tables"),
     Field("prompt", i32, "token", "prompt length"),
@@ -88,6 +89,7 @@ BATCH_FIELDS = (
     Field("skipped", i64, "request", "leading entries that do not count: these requests have none"),
     Field("plain", i64, "request", "scheduled requests without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
+    Field("samples", i64, "1", "in a pipeline: 1 if it samples a token"),
 )
 
 EDGE_FIELDS = (
@@ -127,7 +129,9 @@ ENGINE_FIELDS = (
     Field("entry_lo", i64, "index", "first entry of its first batch"),
     Field("batch_lo", i64, "index", "its first batch"),
     Field("queued", i64, "step", "batches scheduled and not processed"),
-    Field("oldest", i64, "index", "which of the two batches is the oldest of them"),
+    Field("oldest", i64, "index", "place of the oldest of them in the ring of batches"),
+    Field("stage_lo", i64, "index", "first stage of its pipeline"),
+    Field("aside", i64, "index", "request that this schedule passed over last, or -1"),
     Field("device_end", i64, "us", "end of the last of them"),
     Field("last_end", i64, "us", "end of the last batch with tokens that was processed"),
     Field("size", i64, "request", "entries of the batch being scheduled"),

@@ -30,6 +30,7 @@ from ..records import (
     LANE,
     NO_CONNECTOR,
     NO_EXPLICIT,
+    PIPELINE,
     RARE,
     STATES,
     TIERS,
@@ -122,7 +123,7 @@ def _rare_but(*names: str) -> tuple[str, ...]:
     return tuple(name for name in RARE if name not in names)
 
 
-_EXPLICIT = (*NO_EXPLICIT, *CONNECTOR)
+_EXPLICIT = (*NO_EXPLICIT, *CONNECTOR, *PIPELINE)
 _LEAN = (*_EXPLICIT, *ASYNC, *RARE)
 _WITH_WINDOW = (*_EXPLICIT, *ASYNC, *_rare_but("reach"))  # where hybrid models are
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
@@ -174,9 +175,15 @@ ALL: tuple[Entry, ...] = (
         "first run with groups of states",
         more=20,
     ),
+    Entry(
+        engine.run_pipelines,
+        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *DRAFTS, *APART),
+        "first run with pipelines",
+        more=20,
+    ),
 )
 ENTRIES = ALL
-FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit", "run_states")
+FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit", "run_states", "run_pipelines")
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 
 if not _jit.prunes:  # each would be compiled with all features
@@ -199,6 +206,7 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
     return (
         *(cache.cpu_blocks > 0, cache.offload, cache.eviction),
         *(is_explicit(scenario), is_hybrid(cache.groups), engine.drafts > 0),
+        engine.pipeline_parallel_size > 1,
         any(group.kind == "state" for group in cache.groups),
         scenario.cluster.prefill_instances,
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),

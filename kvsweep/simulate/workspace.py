@@ -114,6 +114,7 @@ def _blank_engine() -> NDArray[Any]:
     blank["transfer_tail"] = NONE
     blank["lease_head"] = NONE
     blank["lease_tail"] = NONE
+    blank["aside"] = NONE
     blank["expires"] = NEVER
     return blank
 
@@ -166,6 +167,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         engines=np.empty(sizes["engines"], ENGINE),
         batches=np.empty(sizes["batches"], BATCH),
         entries=np.empty(sizes["entries"], ENTRY),
+        stages=np.empty(sizes["stages"], np.int64),
         states=np.empty(sizes["states"], STATE),
         tables=np.empty(sizes["tables"], np.int32),
         edges=np.empty(sizes["edges"], EDGE),

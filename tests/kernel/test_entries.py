@@ -65,6 +65,11 @@ FEATURES = {
     "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_explicit"),
     "states": (STATES, "run_states"),
     "states, asynchronous": ({**STATES, **ASYNC}, "run_states"),
+    "a pipeline": ({"engine": {"pipeline_parallel_size": 2}}, "run_pipelines"),
+    "a pipeline of states, asynchronous": (
+        {**STATES, "engine": {"pipeline_parallel_size": 3, "async_scheduling": True}},
+        "run_pipelines",
+    ),
     "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_groups"),
     "drafts": (DRAFTED, "run_drafts"),
     "drafts and a window": ({**WINDOW, **DRAFTED}, "run_explicit"),

@@ -248,6 +248,7 @@ LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally i
         "roles",
         "leases",
         "pools",
+        *explicit_traces.PIPELINES,
     ],
 )
 def test_without_its_logs_it_is_the_same(feature):

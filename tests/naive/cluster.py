@@ -84,7 +84,7 @@ class Cluster:
 
     def _instances(self, scenario):
         engine = OffloadInstance if scenario.cache.connects else Instance
-        if scenario.has_groups_or_drafts:
+        if scenario.is_explicit:
             engine = ExplicitInstance
         settings = [
             scenario.of_pool(pool)

@@ -109,7 +109,7 @@ class Instance:
         self.scheduler = Scheduler(scenario.engine, scenario.cache, keys)
         self.check = check
         self.arriving = []
-        self.depth = 2 if scenario.engine.async_scheduling else 1
+        self.depth = scenario.engine.depth
         self.queue = deque()
         self.device_us = 0
         self.noted_us = 0
@@ -194,17 +194,25 @@ class Instance:
         self.preemptions += len(decision.preempted)
         self.preempted_in_flight += decision.preempted_in_flight
         self.peak_blocks = max(self.peak_blocks, pool.used)
-        start = max(now, self.device_us)
         if not decision.scheduled:
             # All who wait gave up or were refused; all who run have their last token on its way.
-            return Batch(decision, None, start)
+            return Batch(decision, None, max(now, self.device_us))
+        start = self._begin(now)
+        self.device_us = self._end(start, self._duration(decision))
         columns = self._columns(decision, wait, pool.evictions - evictions)
-        step = self.step_type(s=now, t=start, d=self._duration(decision), **columns)
+        step = self.step_type(s=now, t=start, d=self.device_us - start, **columns)
         self._list(step, decision)
-        self.device_us = start + step.d
         self._note_finishing(decision)
         self.transfer_us += decision.transfer_us
         return Batch(decision, step, self.device_us)
+
+    def _begin(self, now):
+        """Return when the device begins with a batch that is scheduled now."""
+        return max(now, self.device_us)
+
+    def _end(self, start, duration):
+        """Return when a batch has passed the device."""
+        return start + duration
 
     def _columns(self, decision, wait, evicted):
         """Return what a step's row tells of a decision."""

@@ -31,7 +31,7 @@ def simulate(trace, check=False):
     """
     scenario = Scenario.of(**trace.get("scenario", {}))
     apart = scenario.cluster.of_role("prefill") is not None
-    kind = ExplicitRequest if apart or scenario.has_groups_or_drafts else Request
+    kind = ExplicitRequest if apart or scenario.is_explicit else Request
     requests = [
         kind.of(i, row, scenario.engine.priority) for i, row in enumerate(trace["requests"])
     ]

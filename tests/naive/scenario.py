@@ -36,6 +36,7 @@ class Engine:
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
     async_scheduling: bool = False
+    pipeline_parallel_size: int = 1
     speculative: dict | None = None
     max_model_len: int | None = None
 
@@ -48,6 +49,8 @@ class Engine:
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
         if self.async_scheduling and self.preempt_for_urgent:
             raise ValueError("engine.async_scheduling: no rule for urgent preemption")
+        if self.drafts and self.pipeline_parallel_size > 1:
+            raise ValueError("engine.speculative: no rule for a pipeline")
         if self.drafts and not self.enable_chunked_prefill:
             raise ValueError("engine.speculative: no rule where vLLM cuts drafts at its limit")
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -63,7 +66,7 @@ class Engine:
     @property
     def depth(self):
         """Batches on their way at once."""
-        return 2 if self.async_scheduling else 1
+        return self.pipeline_parallel_size + self.async_scheduling
 
     @property
     def drafts(self):
@@ -254,6 +257,8 @@ class Scenario:
             raise ValueError("engine.async_scheduling: no rule for this CPU tier")
         if made[1].connects and made[1].block_size * made[1].offload_block_factor == 1:
             raise ValueError("cache.offload: chunks of one token are loaded for ever")
+        if made[0].pipeline_parallel_size > 1 and made[1].cpu_blocks:
+            raise ValueError("engine.pipeline_parallel_size: no rule for a CPU tier")
         if made[0].preempt_for_urgent and made[1].connects:
             raise ValueError("cache.offload: no rule for urgent preemption")
         return cls(
@@ -282,9 +287,10 @@ class Scenario:
         )
 
     @property
-    def has_groups_or_drafts(self):
-        """Whether the rules of several tables, windows or drafts are needed."""
-        return self.cache.windows != [None] or self.engine.drafts > 0
+    def is_explicit(self):
+        """Whether the rules of several tables, windows, drafts or a pipeline are needed."""
+        piped = self.engine.pipeline_parallel_size > 1
+        return self.cache.windows != [None] or self.engine.drafts > 0 or piped
 
 
 def _padded(coefficients, count):

@@ -17,6 +17,7 @@ from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
 from .slots import groups_of
+from .stages import put_back, set_aside
 from .states import keeps_states, states_needed, take_states
 from .tables import cache_known, capped, grow, release_all, window_of
 from .walking import schedule
@@ -218,6 +219,9 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
         inst["gave_up"] = 1
         return True
     s = engine["state_lo"] + r
+    if lane["stages"] and ws.states[s]["stale"] > 0:
+        set_aside(inp, ws, lane, inst, engine, r)
+        return True
     request = inp.requests[lane["request_lo"] + r]
     hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.states[s], s)
     if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
@@ -240,3 +244,5 @@ def admit(inp, ws, out, lane, inst, tally, index, engine, alone):
     goes_on = goes_on and position == inst["held"]
     while goes_on and inst["waiting"] > 0 and _may_go_on(lane, inst, engine):
         goes_on = _try_head(inp, ws, out, lane, inst, tally, index, engine, alone)
+    if lane["stages"]:
+        put_back(inp, ws, lane, inst, engine)

@@ -1,28 +1,42 @@
-"""The batches of an instance on their way, one or two, and their entries in order of scheduling."""
+"""The batches of an instance on their way, and their entries in order of scheduling."""
 
 import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
+from ..memory import count_batches
 from ..time.arrivals import tell_end
 
 
 @leaf
 def entry_at(lane, engine, batch, place):
-    """Return the index of an entry of a batch, 0 or 1, of an instance."""
+    """Return the index of an entry of a batch, by its place in the ring of an instance."""
     return engine["entry_lo"] + batch * lane["places"] + place
 
 
 @leaf
-def scheduled_batch(engine):
-    """Return which of the two batches is being scheduled, 0 or 1."""
-    return (engine["oldest"] + engine["queued"]) & 1
+def in_ring(lane, place):
+    """Return the place in the ring of batches of one that may be a turn further."""
+    size = count_batches(lane)
+    return place - size if place >= size else place
+
+
+@leaf
+def scheduled_batch(lane, engine):
+    """Return the place in the ring of the batch that is being scheduled."""
+    return in_ring(lane, engine["oldest"] + engine["queued"])
+
+
+@leaf
+def batch_on_way(ws, lane, engine, place):
+    """Return a batch on its way; place 0 is the oldest."""
+    return ws.batches[engine["batch_lo"] + in_ring(lane, engine["oldest"] + place)]
 
 
 @leaf
 def close_gaps(ws, lane, engine):
     """Take the entries of requests that were preempted again out of the batch."""
-    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     kept = first
     for place in range(first, first + engine["size"]):
         if ws.entries[place]["state"] != NONE:
@@ -36,7 +50,7 @@ def close_gaps(ws, lane, engine):
 @leaf
 def draw(inp, ws, lane, engine):
     """Settle how many drafts of the batch will be accepted: that is drawn before the run."""
-    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     for place in range(first, first + engine["size"]):
         entry = ws.entries[place]
         if entry["drafts"] > 0 and not entry["padded"]:
@@ -54,7 +68,7 @@ def draw(inp, ws, lane, engine):
 @leaf
 def announce(inp, ws, lane, inst, tally, engine, end):
     """Tell of the requests that will have all their tokens with this batch, at its `end`."""
-    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     for place in range(first, first + engine["size"]):
         entry = ws.entries[place]
         state = ws.states[entry["state"]]
@@ -66,9 +80,9 @@ def announce(inp, ws, lane, inst, tally, engine, end):
 
 
 @leaf
-def enqueue(ws, inst, engine, end, row, changes):
+def enqueue(ws, lane, inst, engine, end, row, changes):
     """Hand the batch just scheduled to the device, until `end`."""
-    batch = ws.batches[engine["batch_lo"] + scheduled_batch(engine)]
+    batch = ws.batches[engine["batch_lo"] + scheduled_batch(lane, engine)]
     batch["end"] = end
     batch["step"] = inst["step"]
     batch["row"] = row

@@ -111,6 +111,8 @@ def begin_explicit(inp, ws, lane):
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]
         place_engine(lane, inst, engine)
+        for stage in range(lane["stages"]):
+            ws.stages[engine["stage_lo"] + stage] = 0
         _place_states(own, engine)
     if lane["windows"]:
         for place in range(lane["instances"] * lane["block_size"]):

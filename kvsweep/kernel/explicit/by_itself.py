@@ -8,6 +8,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import DECODE, NEVER, NONE, PREFILL
+from ..memory import depth
 from .handoff import next_transfer
 from .leases import next_lease_event
 
@@ -25,7 +26,7 @@ def is_busy(inst, engine):
 @leaf
 def _waits(lane, inst, engine):
     """Return whether nothing can be scheduled before the oldest batch is processed."""
-    full = engine["queued"] == 1 + lane["async_scheduling"]
+    full = engine["queued"] == depth(lane)
     done = full or engine["settles"] != 0 or not is_busy(inst, engine)
     return engine["queued"] > 0 and done
 

@@ -46,6 +46,7 @@ from .tables import cache_known
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
     plain = lane["role"] != PREFILL and (lane["drafts"] == 0 or may_plan(lane))
+    plain = plain and not lane["stages"]  # nobody decodes in each step
     if lane["async_scheduling"]:  # victims may be fenced, ends are told of a step before
         plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.

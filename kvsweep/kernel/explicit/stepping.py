@@ -1,21 +1,22 @@
 """One instance step by step: schedule a batch, hand it to the device, process its outputs.
 
-Batches on their way are a queue of one, or asynchronously of two (R10.1). The clock is the
-engine's: it moves to the end of the oldest when no other can be scheduled before. A batch may be
-empty; it takes no time. When batches change nothing the engine sleeps until a transfer ends or a
-request enters.
+Batches on their way are a queue of one, or asynchronously of two (R10.1), and of more in a pipeline
+(R16.1). The clock is the engine's: it moves to the end of the oldest when no other can be scheduled
+before. A batch may be empty; it takes no time. When batches change nothing the engine sleeps until
+a transfer ends or a request enters.
 """
 
 from ..._jit import leaf
 from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NONE, PREFILL, LaneStatus
+from ..memory import depth
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
 from ..time.device import mark_empty
 from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admitting import admit
-from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
 from .counted import announce_counted, process_counted, schedule_counted
 from .deciding import call_off
@@ -24,6 +25,7 @@ from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .settling import process_outputs
+from .stages import first_begins, none_changes, note_samples, pass_stages
 from .tables import can_never_fit
 from .walking import schedule_running
 
@@ -67,11 +69,11 @@ def _move_clock(lane, inst, time):
 
 
 @leaf
-def _begin_schedule(lane, inst, engine):
+def _begin_schedule(ws, lane, inst, engine):
     """Begin to count what a schedule does."""
     clear_step(lane, inst)
     inst["gave_up"] = 0
-    inst["device"] = max(0, engine["device_end"] - inst["clock"])
+    inst["device"] = first_begins(ws, lane, inst, engine) - inst["clock"]
     engine["input"] = lane["max_tokens"]
     engine["size"] = 0
     engine["taken_back"] = 0
@@ -92,11 +94,18 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         close_gaps(ws, lane, engine)
     if lane["drafts"] > 0:
         draw(inp, ws, lane, engine)
-    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    if lane["stages"]:
+        note_samples(ws, lane, engine)
+    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     row = NONE
-    duration = 0
+    end = max(inst["clock"], engine["device_end"])
     if engine["size"] + engine["plain"] > 0:
+        begins = inst["clock"] + inst["device"]
         duration = step_time(lane, inst)
+        end = begins + duration
+        if lane["stages"]:
+            end = pass_stages(ws, lane, engine, begins, duration)
+            duration = end - begins
         if lane["log"]:
             row = log_schedule(
                 ws, out, lane, inst, tally, index, engine, duration, first, engine["size"]
@@ -104,7 +113,6 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
     elif lane["log"]:
         mark_empty(out, inst, tally)
         mark_pulls(out, tally, engine["pulls"])
-    end = inst["clock"] + inst["device"] + duration
     if lane["follow_ups"] and lane["role"] != PREFILL:
         announce_counted(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
@@ -112,7 +120,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         engine["size"] + engine["plain"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
     )
     inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
-    enqueue(ws, inst, engine, end, row, changes)
+    enqueue(ws, lane, inst, engine, end, row, changes)
 
 
 @leaf
@@ -123,7 +131,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         engine["asleep"] = engine["queued"] == 0
         engine["settles"] = engine["queued"] > 0
         return
-    _begin_schedule(lane, inst, engine)
+    _begin_schedule(ws, lane, inst, engine)
     alone = is_alone(inst)
     schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
@@ -134,7 +142,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         send_heartbeat(ws, lane, inst, engine)
     _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
     more = engine["size"] + engine["plain"] > 0 or is_busy(inst, engine)
-    engine["settles"] = not (engine["queued"] < 1 + lane["async_scheduling"] and more)
+    engine["settles"] = not (engine["queued"] < depth(lane) and more)
 
 
 @leaf
@@ -154,13 +162,10 @@ def _settle(inp, ws, out, lane, inst, tally, index):
             told += end_leases(ws, lane, inst, tally, engine, batch["end"])
     if lane["log"]:
         log_outputs(out, inst, batch["row"])
-    engine["oldest"] = 1 - engine["oldest"]
+    engine["oldest"] = in_ring(lane, engine["oldest"] + 1)
     engine["queued"] -= 1
     inst["in_flight"] = engine["queued"] > 0
-    still = batch["changes"] == 0 and told == 0
-    if engine["queued"] > 0:
-        still = still and ws.batches[engine["batch_lo"] + engine["oldest"]]["changes"] == 0
-    if still:
+    if batch["changes"] == 0 and told == 0 and none_changes(ws, lane, engine):
         engine["asleep"] = 1
 
 
@@ -182,7 +187,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
         _move_clock(own, inst, time)
         if what == OUTPUTS:
             _settle(inp, ws, out, own, inst, tally, index)
-        elif ws.engines[index]["schedules"] > 2 * own["step_limit"]:
+        elif ws.engines[index]["schedules"] > 2 * max(1, own["stages"]) * own["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
         else:
             ws.engines[index]["asleep"] = 0

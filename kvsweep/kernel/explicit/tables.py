@@ -11,6 +11,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
+from ..memory import depth
 from . import block_records
 from .refused import wake_for
 from .slots import FAR, groups_of, key_of, slot_of
@@ -219,7 +220,7 @@ def capped(inp, lane, group, blocks):
     """Return how many of `blocks` blocks a group has at a time, with windows released."""
     window = window_of(inp, lane, group)
     if window > 0:
-        most = window - 1 + lane["max_tokens"] * (1 + lane["async_scheduling"])
+        most = window - 1 + lane["max_tokens"] * depth(lane)
         blocks = min(blocks, blocks_for(lane, most) + 1)
     return blocks
 

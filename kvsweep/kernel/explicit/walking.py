@@ -55,7 +55,7 @@ def schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded):
     state["flight"] += tokens
     split = state["computed"] < known
     state["split"] = split
-    entry = ws.entries[entry_at(lane, engine, scheduled_batch(engine), engine["size"])]
+    entry = ws.entries[entry_at(lane, engine, scheduled_batch(lane, engine), engine["size"])]
     entry["state"] = s
     entry["tokens"] = tokens
     entry["drafts"] = drafts
@@ -91,7 +91,7 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
 @leaf
 def _entry_of(ws, lane, engine, state, s):
     """Return the entry of a request in the batch being scheduled, NONE if it has none."""
-    place = entry_at(lane, engine, scheduled_batch(engine), state["entry"])
+    place = entry_at(lane, engine, scheduled_batch(lane, engine), state["entry"])
     entry = NONE
     if state["entry"] < engine["size"] and ws.entries[place]["state"] == s:
         entry = place
@@ -156,6 +156,8 @@ def _wanted(ws, lane, inst, engine, state, s, alone):
     waits = np.int64(state["placeholders"])
     if waits > 0 and state["computed"] + 2 - waits >= state["limit"]:
         return np.int64(0)  # its last token is on its way
+    if lane["stages"] and engine["schedules"] < state["eligible"]:
+        return np.int64(0)  # its latest token is not back at the first stage
     tokens = np.int64(state["known"]) + state["drafts"] + waits - state["computed"]
     room = min(inst["budget"], engine["input"] - lane["slot"])
     tokens = chunk_of(lane, tokens, room, alone, True)

@@ -1,4 +1,4 @@
-"""An engine with several tables or drafts on the clock."""
+"""An engine with several tables, drafts or stages on the clock."""
 
 from dataclasses import dataclass, field
 
@@ -30,7 +30,13 @@ class ExplicitStep(Step):
 
 
 class ExplicitInstance(Instance):
-    """An engine that schedules under the rules of hybrid caches and drafts."""
+    """An engine that schedules under the rules of hybrid caches, drafts and pipelines.
+
+    Attributes
+    ----------
+    stages_us : list of int
+        When each stage of the pipeline is done with all that was scheduled.
+    """
 
     step_type = ExplicitStep
     role = "both"
@@ -42,6 +48,7 @@ class ExplicitInstance(Instance):
         self.check = False
         self.checks = check
         self.window_freed = 0
+        self.stages_us = [0] * scenario.engine.pipeline_parallel_size
         self.draft_tokens = self.accepted_tokens = 0
 
     def _columns(self, decision, wait, evicted):
@@ -51,6 +58,22 @@ class ExplicitInstance(Instance):
             "pull": [[request.id, tokens] for request, tokens in decision.pulls],
             "held": len(self.scheduler.held),
         }
+
+    def _begin(self, now):
+        """Return when the first stage begins; it needs the tokens sampled so many calls before."""
+        begin = max(now, self.stages_us[0])
+        if len(self.queue) == len(self.stages_us) and self.queue[0].decision.sampling:
+            begin = max(begin, self.queue[0].end)
+        return begin
+
+    def _end(self, start, duration):
+        """Let each stage compute its part of a batch, and return when the last has done so."""
+        count = len(self.stages_us)
+        for stage in range(count):
+            part = duration * (stage + 1) // count - duration * stage // count
+            start = max(start, self.stages_us[stage]) + part
+            self.stages_us[stage] = start
+        return start
 
     def _schedule(self, now):
         self.window_freed = self.scheduler.tables.window_freed
@@ -78,7 +101,7 @@ class ExplicitInstance(Instance):
                 decision = self.queue[0].decision
                 self._process_oldest(now)
                 changed = decision.preempted or decision.timed_out or self.scheduler.running
-                stuck = not changed and not self.queue
+                stuck = not changed and not any(batch.step for batch in self.queue)
 
     def _process_oldest(self, now):
         batch = self.queue[0]

@@ -34,6 +34,8 @@ class ExplicitRequest(Request):
         Verifications scheduled so far.
     unfinished_prefill : bool
         Whether its last scheduling left tokens uncomputed.
+    eligible : int
+        The schedule from which on it may decode: asynchronously the stages of a pipeline are apart.
     coming : int
         Tokens that batches on their way will return.
     pulled : bool
@@ -58,6 +60,7 @@ class ExplicitRequest(Request):
     accepted: list = field(default_factory=lambda: [0])
     verified: int = 0
     unfinished_prefill: bool = False
+    eligible: int = 0
     coming: int = 0
     pulled: bool = False
     reported_us: int | None = None

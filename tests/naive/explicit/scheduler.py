@@ -74,6 +74,8 @@ class ExplicitScheduler(Scheduler):
         On prefill instances: finished requests whose blocks are not pulled yet.
     finished : bool
         Whether somebody has finished since the last schedule.
+    calls : int
+        Schedules made so far, empty ones included.
     """
 
     def __init__(self, engine, cache, keys, role="both"):
@@ -86,6 +88,7 @@ class ExplicitScheduler(Scheduler):
         self.prefills = []
         self.held = {}
         self.finished = False
+        self.calls = 0
 
     @property
     def waits(self):
@@ -123,6 +126,7 @@ class ExplicitScheduler(Scheduler):
         decision = ExplicitDecision(now, budget, threshold)
         decision.inputs, decision.slot = budget, self.engine.draft_slot
         self.tables.begin()
+        self.calls += 1
         self._schedule_running(decision)
         if not decision.preempted:
             self._schedule_waiting(decision)
@@ -136,7 +140,7 @@ class ExplicitScheduler(Scheduler):
             request = self.running[k]
             n = min(decision.capped(request.uncomputed + request.drafts), decision.room)
             n = self.tables.split(request, n, request.computed)
-            if request.last_token_in_flight or n == 0:
+            if request.last_token_in_flight or self.calls < request.eligible or n == 0:
                 k += 1
                 continue
             while not self._allocate(request, n, decision.now):
@@ -200,7 +204,7 @@ class ExplicitScheduler(Scheduler):
 
     def _try(self, request, queue, decision):
         """Admit the head of a queue, or begin to pull for it."""
-        if request in self.loading:
+        if request in self.loading or (request.stale and self.role != "prefill"):
             return Tried.PASSED
         self._use_load(request)
         looks = request.computed == 0
@@ -358,6 +362,7 @@ class ExplicitScheduler(Scheduler):
         if self.engine.async_scheduling:
             request.placeholders += 1 + drafts
             request.drafts = self.engine.drafts
+            request.eligible = self.calls + self.engine.pipeline_parallel_size
 
     def last_batch(self, request, decision):
         """Whether the batch just scheduled returns the request's last token."""

@@ -1,0 +1,184 @@
+"""Pipelines (rules R16): the kernel against the twin, against closed forms, and what is refused."""
+
+import random
+
+import explicit_traces
+import pytest
+import twin
+from hypothesis import given, settings
+
+from kvsweep.config import parse_scenario
+from kvsweep.errors import InputError
+from kvsweep.records import Event
+
+LATENCY = {"beta": [1000, 1, 10]}
+
+
+def trace(rows, *, stages, engine=(), **sections):
+    """Return a trace of [arrival, prompt, output] with prompts that have nothing in common."""
+    requests = [
+        {"id": i, "arrival_us": at, "prompt": [[2 * i, prompt]], "output": [2 * i + 1, output]}
+        for i, (at, prompt, output) in enumerate(rows)
+    ]
+    engine = {"pipeline_parallel_size": stages, **dict(engine)}
+    scenario = {"latency": LATENCY, **sections, "engine": engine}
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+
+
+@settings(max_examples=60)
+@given(explicit_traces.traces(features=explicit_traces.PIPELINES, closed_loop=True))
+def test_kernel_equals_twin(drawn):
+    assert list(twin.differences(drawn)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernel_equals_twin_on_longer_traces(seed):
+    rng = random.Random(f"pipelines/{seed}")
+    for _ in range(8):
+        drawn = explicit_traces.random_trace(rng, explicit_traces.PIPELINES, 40, closed_loop=True)
+        assert list(twin.differences(drawn)) == []
+
+
+def test_pools_may_have_pipelines_too():
+    rng = random.Random("pools of pipelines")
+    for _ in range(20):
+        drawn = explicit_traces.random_trace(rng, ("pools",), closed_loop=True)
+        drawn["scenario"]["engine"]["pipeline_parallel_size"] = rng.choice((2, 3))
+        assert list(twin.differences(drawn)) == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_request_alone_is_no_faster(asynchronous):
+    """Each token needs the one before, so that only one stage works at a time."""
+    rows = [(0, 50, 20)]
+    ends = {
+        twin.run_kernel(
+            trace(rows, stages=stages, engine={"async_scheduling": asynchronous})
+        ).outputs.progress[0]["finish"]
+        for stages in (1, 2, 5)
+    }
+    assert ends == {1000 + 50 + 19 * 1010}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_requests_whose_prompts_fill_a_step_each_take_turns(stages, asynchronous):
+    """Each is a step of its own, and all stages work: a token of each in the time of one step."""
+    rows = [(0, 100, 200)] * stages  # a decode takes 1,200 us, which all these numbers divide
+    engine = {"max_num_batched_tokens": 100, "max_num_seqs": 8, "async_scheduling": asynchronous}
+    latency = {"beta": [1190, 1, 10]}
+    single = twin.run_kernel(trace(rows, stages=stages, engine=engine, latency=latency))
+    assert set(single.outputs.steps["decode_tokens"][stages:]) == {1}
+    for row in single.outputs.progress:
+        assert row["finish"] - row["first_token"] == pytest.approx(199 * 1200, abs=stages * 100)
+
+
+def test_who_comes_while_a_pipeline_waits_joins_the_others():
+    """The engine has filled its places with empty steps by then, and schedules when one is over."""
+    single = twin.run_kernel(trace([(0, 1, 200), (505, 1, 200)], stages=2))
+    assert set(single.outputs.steps["decode_tokens"][2:]) == {1, 2}
+    assert (single.outputs.steps["decode_tokens"] == 2).sum() == 198
+
+
+def test_requests_that_one_step_admits_stay_in_one_step():
+    """Nothing spreads them over the stages: all but one of these wait at any time."""
+    rows = [(0, 10, 50)] * 4
+    single = twin.run_kernel(trace(rows, stages=4))
+    assert set(single.outputs.steps["decode_tokens"][1:]) == {4}
+    alone = twin.run_kernel(trace(rows, stages=1))
+    assert list(single.outputs.progress["finish"]) == list(alone.outputs.progress["finish"])
+
+
+def test_chunks_of_a_prompt_follow_each_other_through_the_stages():
+    """The next chunk enters while the one before is in the second stage."""
+    engine = {"max_num_batched_tokens": 100, "max_num_seqs": 8}
+    steps = twin.run_kernel(trace([(0, 400, 1)], stages=2, engine=engine)).outputs.steps
+    assert steps["start_us"].tolist() == [0, 550, 1100, 1650]
+    assert steps["duration_us"].tolist() == [1100] * 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_stage_computes_one_step_at_a_time(seed):
+    """Steps begin, and end, at least their part of a stage apart."""
+    rng = random.Random(f"stages/{seed}")
+    drawn = explicit_traces.random_trace(rng, ("pipeline",), 40)
+    drawn["scenario"]["cluster"]["instances"] = 1
+    stages = drawn["scenario"]["engine"]["pipeline_parallel_size"]
+    steps = twin.run_kernel(drawn).outputs.steps
+    begins, ends = steps["start_us"], steps["start_us"] + steps["duration_us"]
+    least = int(drawn["scenario"]["latency"]["beta"][0]) // stages
+    assert (begins[1:] - begins[:-1] >= least).all()
+    assert (ends[1:] - ends[:-1] >= least).all()
+
+
+def test_a_victim_is_passed_over_until_its_steps_have_come_out():
+    """In order of arrival nobody else would be admitted before it comes back."""
+    rng = random.Random("passed over")
+    overtaken = 0
+    for _ in range(80):
+        drawn = explicit_traces.random_trace(rng, ("pipeline",), 30)
+        drawn["scenario"]["engine"] |= {
+            "pipeline_parallel_size": 4,
+            "async_scheduling": True,
+            "scheduler": "fcfs",
+            "priority": "constant",
+        }
+        overtaken += count_overtaken(twin.run_kernel(drawn).outputs.events)
+        assert list(twin.differences(drawn)) == []
+    assert overtaken > 0
+
+
+def count_overtaken(events):
+    """Return how often somebody was admitted while a victim of the same instance waited."""
+    waits, found = set(), 0
+    for row in events:
+        one = (int(row["instance"]), int(row["request"]))
+        if row["kind"] == Event.PREEMPT:
+            waits.add(one)
+        elif row["kind"] in (Event.ADMIT, Event.FINISH):
+            waits.discard(one)
+            found += row["kind"] == Event.ADMIT and any(each[0] == one[0] for each in waits)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"engine": {"speculative": {"tokens": 2, "method": "eagle", "acceptance": 0.5}}},
+            "engine.speculative: not with engine.pipeline_parallel_size: no rule was recorded",
+        ),
+        (
+            {
+                "cluster": {
+                    "prefill_instances": 1,
+                    "decode_instances": 1,
+                    "kv_transfer_bandwidth": 2.0,
+                }
+            },
+            "engine.pipeline_parallel_size: not with prefill and decode apart: no rule was",
+        ),
+        (
+            {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth": 1.0}},
+            "cache.cpu_blocks: with engine.pipeline_parallel_size there is only cpu_blocks = 0",
+        ),
+        (
+            {"engine": {"victim": "random"}},
+            "engine.victim: with engine.pipeline_parallel_size there is only victim 'last'",
+        ),
+        (
+            {"engine": {"pipeline_parallel_size": 0}},
+            "engine.pipeline_parallel_size: must be at least 1, got 0",
+        ),
+        (
+            {"engine": {"rules": "blis"}},
+            "engine.pipeline_parallel_size: rules 'blis' has no pipelines",
+        ),
+    ],
+)
+def test_what_was_not_recorded_is_refused(sections, message):
+    sections = {"latency": LATENCY, **sections}
+    sections["engine"] = {"pipeline_parallel_size": 2, **sections.get("engine", {})}
+    with pytest.raises(InputError) as caught:
+        parse_scenario(sections, "t.json")
+    assert str(caught.value).startswith(f"t.json: scenario.{message}")
