@@ -29,6 +29,8 @@ FEATURES = {
         "cache": {"groups": STATES, "block_size": 528},
         "engine": {"async_scheduling": True},
     },
+    "pipeline": {"engine": {"pipeline_parallel_size": 2}},
+    "pipeline, async": {"engine": {"pipeline_parallel_size": 2, "async_scheduling": True}},
     "drafts": {"engine": {"speculative": DRAFTS}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
     "apart": {"cluster": APART},

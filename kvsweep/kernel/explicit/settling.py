@@ -48,7 +48,8 @@ def _append(state, count, stale):
 def _note_latency(ws, tally, engine, progress, state, taken, now, measured):
     """Note when `taken` tokens were sampled: the first of them, and those that came with it.
 
-    Most have the step before as the last one: these are counted, and noted together.
+    Most have the step before as the last one, in a pipeline that in which the first of them got its
+    latest: these are counted, and noted together.
     """
     if progress["first_token"] == NONE:
         progress["first_token"] = now
@@ -156,6 +157,8 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     first = entry_at(lane, engine, engine["oldest"], 0)
     finished = False
+    if lane["stages"] and batch["size"] > 0:
+        engine["last_end"] = ws.states[ws.entries[first]["state"]]["last_token"]
     for place in range(first + batch["skipped"], first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended

@@ -187,7 +187,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
         _move_clock(own, inst, time)
         if what == OUTPUTS:
             _settle(inp, ws, out, own, inst, tally, index)
-        elif ws.engines[index]["schedules"] > 2 * max(1, own["stages"]) * own["step_limit"]:
+        elif ws.engines[index]["schedules"] > 2 * max(1, lane["stages"]) * own["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
         else:
             ws.engines[index]["asleep"] = 0
