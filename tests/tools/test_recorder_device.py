@@ -70,3 +70,47 @@ def test_ids_that_finished_keep_their_order():
     assert list(ids) == ["b", "a", "c"]
     assert "a" in ids
     assert len(ids) == 3
+
+
+def pipeline(stages, **engine):
+    engine |= {"pipeline_parallel_size": stages}
+    latency = {"alpha": [0, 0, 0], "beta": [1, 1, 1]}
+    values = {"engine": engine, "cache": {"gpu_blocks": 9}, "latency": latency}
+    return Device(read_scenario(values, "x"))
+
+
+def passed(one, *steps, **more):
+    """Return start and end of steps, each (when it was scheduled, how long it takes)."""
+    done = [one.execute(at, None, duration, **more) for at, duration in steps]
+    return [(step.start, step.end) for step in done]
+
+
+def test_a_step_passes_the_stages_and_the_next_follows_it():
+    # 100 us are 33, 33 and 34 us on three stages.
+    assert passed(pipeline(3), (5, 100), (5, 100), (500, 7)) == [(5, 105), (38, 139), (500, 507)]
+
+
+def test_a_short_step_waits_for_a_long_one_at_each_stage():
+    # The long one leaves the stages at 50 and 100: the short one has the first at 50, waits.
+    assert passed(pipeline(2), (0, 100), (0, 10), (0, 10)) == [(0, 100), (50, 105), (55, 110)]
+    # After a short one nothing is in the way.
+    assert passed(pipeline(2), (0, 10), (0, 100)) == [(0, 10), (5, 105)]
+
+
+def test_a_step_without_tokens_takes_no_stage():
+    one = pipeline(2)
+    steps = passed(one, (0, 100), (0, None), (0, 100), (70, None), (400, None), (400, 20))
+    assert steps == [(0, 100), (100, 100), (50, 150), (150, 150), (400, 400), (400, 420)]
+
+
+def test_a_step_waits_for_what_was_sampled_as_many_steps_before_as_there_are_stages():
+    tokens = [(0, 100), (0, 100), (0, 100)]
+    waits = [(0, 100), (50, 150), (100, 200)]
+    assert passed(pipeline(2, async_scheduling=True), *tokens, samples=True) == waits
+    assert passed(pipeline(2, async_scheduling=True), *tokens) == waits  # nothing is in between
+    behind = [(0, 100), (0, None), (0, 10), (0, 10)]
+    waits = [(0, 100), (100, 100), (100, 110), (105, 115)]
+    assert passed(pipeline(2, async_scheduling=True), *behind, samples=True) == waits
+    free = [(0, 100), (100, 100), (50, 105), (55, 110)]
+    assert passed(pipeline(2, async_scheduling=True), *behind) == free  # chunks sample nothing
+    assert passed(pipeline(2), *behind, samples=True) == free

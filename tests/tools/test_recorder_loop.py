@@ -6,6 +6,7 @@ import pytest
 from record_vllm import recording
 from record_vllm.engine import Batch, Engine
 from record_vllm.recording import record
+from record_vllm.scenario import read_scenario
 from record_vllm.steps import Decision
 
 from kvsweep.errors import InputError
@@ -83,6 +84,18 @@ def test_asynchronous_scheduling_gives_a_step_back_after_the_next_is_scheduled(m
     assert kinds[:3] == ["dispatch", "dispatch", "settle"]
 
 
+@pytest.mark.parametrize(("asynchronous", "steps"), [(False, 3), (True, 4)])
+def test_a_pipeline_of_three_stages_has_as_many_steps_on_their_way(
+    monkeypatch, asynchronous, steps
+):
+    engine = TRACE["scenario"]["engine"] | {"pipeline_parallel_size": 3}
+    engine["async_scheduling"] = asynchronous
+    monkeypatch.setitem(TRACE["scenario"], "engine", engine)
+    run(monkeypatch)
+    kinds = [kind for kind, *_ in Steps.last.log]
+    assert kinds[: steps + 2] == [*["dispatch"] * steps, "settle", "dispatch"]
+
+
 def test_a_schedule_without_an_end_is_stopped(monkeypatch):
     monkeypatch.setattr(recording, "MOST_ROUNDS", 50)
     with pytest.raises(InputError, match=r"trace\.json: no end after 50 steps"):
@@ -120,3 +133,20 @@ def test_drafts_are_accepted_as_the_trace_says_in_turn():
     assert sample(admitted=False) == ([[7, 8, 9]], [[0, 3, 2]])
     assert sample(admitted=False) == ([[7, 8, 9, 10]], [[0, 3, 3]])  # of 3 drafts 5 cannot be
     assert (engine.drafted, engine.accepted) == (9, 5)
+
+
+@pytest.mark.parametrize(
+    ("engine", "column"),
+    [
+        ({}, False),
+        ({"async_scheduling": True}, True),
+        ({"pipeline_parallel_size": 2}, True),
+    ],
+)
+def test_preemptions_in_flight_are_told_where_there_can_be_any(engine, column):
+    values = TRACE["scenario"] | {"engine": TRACE["scenario"]["engine"] | engine}
+    one = object.__new__(Engine)
+    one._scenario = read_scenario(values, "x")
+    one.counts = SimpleNamespace(evictions=5, window_freed=0, preempted_in_flight=3)
+    row = one._more(SimpleNamespace(stall=0), None, (4, 0, 1))
+    assert row == ({"ev": 1, "pre_in_flight": 2} if column else {"ev": 1})

@@ -89,6 +89,7 @@ def test_times_are_whole_microseconds():
         ("engine", {"watermark": 2}, "engine.watermark: expected a number from 0 to 1, got 2"),
         ("engine", {"watermark": True}, "engine.watermark: expected a number"),
         ("engine", {"max_num_seqs": 4, "max_num_batched_tokens": 3}, "is less than max_num_seqs"),
+        ("engine", {"pipeline_parallel_size": 65}, "pipeline_parallel_size: expected an integer"),
         ("engine", {"speculative": {"tokens": 2}}, "speculative.method: missing"),
         ("cache", {"gpu_blocks": 0}, "cache.gpu_blocks: expected an integer from 1 to"),
         ("cache", {}, "cache.gpu_blocks: missing"),
@@ -114,6 +115,32 @@ def test_drafts_or_offload_are_refused_beside_disaggregation():
     cache = {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
     with pytest.raises(InputError, match=r"cache\.offload: not with cluster\.prefill_instances"):
         read_scenario(scenario(cluster=cluster, cache=cache), "x")
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"engine": {"speculative": {"tokens": 2, "method": "draft"}}}, "engine.speculative"),
+        ({"cache": {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}}, "cache.offload"),
+        ({"cluster": {"prefill_instances": 1, "decode_instances": 1}}, "cluster.prefill_instances"),
+    ],
+)
+def test_drafts_offload_and_disaggregation_are_refused_beside_a_pipeline(sections, told):
+    read_scenario(scenario(**sections), "x")
+    values = scenario(**sections)
+    values["engine"] = values["engine"] | {"pipeline_parallel_size": 2}
+    with pytest.raises(InputError) as caught:
+        read_scenario(values, "x")
+    assert f"x: scenario.{told}: not with engine.pipeline_parallel_size" in str(caught.value)
+
+
+def test_a_pipeline_has_a_step_on_its_way_for_each_stage():
+    def steps(**engine):
+        return read_scenario(scenario(engine=engine), "x").steps_in_flight
+
+    assert (steps(), steps(async_scheduling=True)) == (1, 2)
+    assert steps(pipeline_parallel_size=4) == 4
+    assert steps(pipeline_parallel_size=4, async_scheduling=True) == 5
 
 
 def test_blocks_of_a_request_that_could_run_alone():
@@ -182,3 +209,14 @@ def test_random_cases_reach_the_feature_of_their_name():
     assert {case.async_scheduling for case in found} == {True, False}
     assert {case.offload.eviction for case in found} == {"lru", "arc"}
     assert Link(10, 100.0) in {case.offload.link for case in found}
+
+
+def test_random_pipelines_have_all_kinds_of_engines():
+    found = [read_scenario(make_case("pipeline", s)["scenario"], "x") for s in range(80)]
+    assert {case.pipeline_parallel_size for case in found} == {2, 3, 4, 5, 8}
+    for name in ("async_scheduling", "enable_chunked_prefill", "enable_prefix_caching"):
+        assert {getattr(case, name) for case in found} == {True, False}
+    windows = [case for case in found if any(group.window for group in case.groups)]
+    assert 0 < len(windows) < len(found) / 2
+    states = [read_scenario(make_case("pipeline-state", s)["scenario"], "x") for s in range(20)]
+    assert all(case.has_states and case.pipeline_parallel_size > 1 for case in states)

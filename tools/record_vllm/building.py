@@ -65,7 +65,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
         **hash_block_size(make, size),
         log_stats=True,
     )
-    _check(scheduler, scenario)
+    _check(scheduler, scenario, config)
     return scheduler, config
 
 
@@ -102,6 +102,7 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     # Made for a CPU, the configuration has changed some of what it was given.
     for name, value in {**wanted, "async_scheduling": scenario.async_scheduling}.items():
         setattr(config.scheduler_config, name, value)
+    config.parallel_config.pipeline_parallel_size = scenario.pipeline_parallel_size
     config.cache_config.block_size = scenario.block_size
     config.cache_config.enable_prefix_caching = scenario.enable_prefix_caching
     config.cache_config.num_gpu_blocks = blocks + 1
@@ -182,7 +183,7 @@ def _offloading(vllm: Vllm, scenario: Scenario, page: int) -> Any:
     )
 
 
-def _check(scheduler: Any, scenario: Scenario) -> None:
+def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
     """See that vLLM took the settings: a release may name them otherwise and go on."""
     found = {
         "max_num_seqs": (scheduler.max_num_running_reqs, scenario.max_num_seqs),
@@ -192,6 +193,18 @@ def _check(scheduler: Any, scenario: Scenario) -> None:
         ),
         "speculative.tokens": (scheduler.num_spec_tokens, scenario.drafts),
     }
+    stages = scenario.pipeline_parallel_size
+    if stages > 1:
+        found["pipeline_parallel_size: steps in flight"] = (
+            getattr(config, "max_concurrent_batches", None),
+            scenario.steps_in_flight,
+        )
+        if scenario.async_scheduling:
+            # Only the second model runner waits so many steps between decodes of a request.
+            found["pipeline_parallel_size: steps between decodes"] = (
+                scheduler.use_v2_model_runner and scheduler.decode_stagger,
+                stages,
+            )
     if scenario.offload:
         side = scheduler.connector.connector_scheduler
         found["cpu_blocks"] = (cpu_blocks(scheduler), scenario.offload.cpu_blocks)

@@ -10,11 +10,16 @@ from record_vllm.scenario import ceil_div
 from record_vllm.traces import FORMAT, Document
 from record_vllm.workloads import SHAPES, Dials, make_requests
 
-FEATURES = ("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd")
+FEATURES = (
+    *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
+    *("pipeline", "pipeline-state"),
+)
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
+UNEVEN = {"alpha": [0.0, 0.0, 0.0], "beta": [301.0, 70.0, 3.0]}
+"""A prompt takes much longer than many decodes."""
 
 _MIXES = (
     {"async", "spec"},
@@ -24,6 +29,10 @@ _MIXES = (
     {"async", "offload"},
     {"async", "offload"},
 )
+
+
+# Synchronous about half of the time.
+_EITHER = ("offload", "state", "state-spec", "pd", "pipeline", "pipeline-state")
 
 
 @dataclass
@@ -51,6 +60,8 @@ class _Draft:
 def make_case(feature: str, seed: int) -> Document:
     """Return the case of a seed: the same one each time, other seeds give others."""
     draft = _base(feature, seed)
+    if "pipeline" in draft.features:
+        _pipeline(draft)
     if "spec" in draft.features:
         _speculate(draft)
     if "hybrid" in draft.features:
@@ -79,7 +90,7 @@ def make_case(feature: str, seed: int) -> Document:
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
     features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
-    if feature in ("offload", "state", "state-spec", "pd") and r.random() < 0.5:
+    if feature in _EITHER and r.random() < 0.5:
         features.add("async")
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -109,6 +120,29 @@ def _base(feature: str, seed: int) -> _Draft:
     if feature == "sync" and r.random() < 0.2:
         _without_chunks(draft)
     return draft
+
+
+def _pipeline(draft: _Draft) -> None:
+    r, states = draft.random, "state" in draft.features
+    stages = r.choice([2, 2, 2, 3, 3, 4, 4, 5, 8])
+    draft.engine["pipeline_parallel_size"] = stages
+    draft.tags.append(f"{stages} stages")
+    if r.random() < 0.4:
+        draft.latency = UNEVEN
+    if r.random() < 0.25:
+        for request in draft.requests:
+            request["arrival_us"] = 0
+        draft.tags.append("all at once")
+    if not states and r.random() < 0.12:
+        _without_chunks(draft)
+    kind = r.random()
+    if states or kind > 0.3:
+        return
+    if kind < 0.2:
+        _group(draft)
+    else:
+        draft.cache["groups"] = [{"kind": "full"}, {"kind": "full"}]
+        draft.tags.append("two full")
 
 
 def _without_chunks(draft: _Draft) -> None:
@@ -190,7 +224,8 @@ def _blocks(draft: _Draft, request: dict[str, Any]) -> int:
     """Return the blocks that a request needs in all groups."""
     drafts = draft.engine.get("speculative", {}).get("tokens", 0)
     tokens = _tokens(request) - 1 + 2 * drafts
-    in_flight = draft.engine["max_num_batched_tokens"] * (2 if "async" in draft.features else 1)
+    steps = draft.engine.get("pipeline_parallel_size", 1) + ("async" in draft.features)
+    in_flight = draft.engine["max_num_batched_tokens"] * steps
     total = 0
     for group in draft.cache.get("groups", [{"kind": "full"}]):
         blocks = ceil_div(tokens, draft.block_size)

@@ -91,8 +91,9 @@ class Engine:
         decision = decide(self.scheduler)
         orders = decision.output.kv_connector_metadata if self._scenario.offload else None
         empty = not decision.entries
-        duration = 0 if empty else self._scenario.step_us(decision.prefill, decision.decode)
-        execution = self.device.execute(clock, orders, duration)
+        duration = None if empty else self._scenario.step_us(decision.prefill, decision.decode)
+        samples = any(entry.samples for entry in decision.entries)
+        execution = self.device.execute(clock, orders, duration, samples=samples)
         row: Row | None = None
         if not empty or execution.stall:
             row = self._row(clock, decision, execution) | self._more(execution, orders, before)
@@ -140,7 +141,7 @@ class Engine:
             }
         if len(scenario.groups) > 1 or scenario.groups[0].window is not None:
             row["win"] = _since(window_freed, counts.window_freed)
-        if scenario.async_scheduling:
+        if scenario.preempts_in_flight:
             row["pre_in_flight"] = _since(in_flight, counts.preempted_in_flight)
         return row
 

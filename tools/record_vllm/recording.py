@@ -76,8 +76,8 @@ def _source(vllm: Vllm) -> str:
 class _Run:
     """The loop of vLLM's ``EngineCore``, with a clock of simulated microseconds.
 
-    Synchronous scheduling gives back each step before the next; asynchronous scheduling one step
-    later, as ``step_with_batch_queue`` does.
+    Synchronous scheduling gives back each step before the next; asynchronous scheduling and
+    pipelines several steps later, as ``step_with_batch_queue`` does.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class _Run:
             "end_us": max([0, *(t["finish_us"] or 0 for t in engine.per_request)]),
             "blocks_free_at_end": engine.pool.get_num_free_blocks(),
         }
-        if self._scenario.async_scheduling and counts.preempted_in_flight is not None:
+        if self._scenario.preempts_in_flight and counts.preempted_in_flight is not None:
             totals["preempted_in_flight"] = counts.preempted_in_flight
         if self._scenario.drafts:
             totals["draft_tokens"] = engine.drafted

@@ -12,6 +12,7 @@ from record_vllm.sections import REQUIRED, Section
 
 MOST_DRAFTS = 64
 MOST_INSTANCES = 64
+MOST_STAGES = 64
 MOST_BANDWIDTH = 1e9
 """Tokens per microsecond of a transfer."""
 
@@ -80,6 +81,7 @@ class Scenario:
     reserve_full_prompt: bool
     watermark: float
     async_scheduling: bool
+    pipeline_parallel_size: int
     speculative: Speculation | None
     block_size: int
     gpu_blocks: int
@@ -102,7 +104,12 @@ class Scenario:
     @property
     def steps_in_flight(self) -> int:
         """Steps that are scheduled before the first of them has ended."""
-        return 2 if self.async_scheduling else 1
+        return self.pipeline_parallel_size + self.async_scheduling
+
+    @property
+    def preempts_in_flight(self) -> bool:
+        """Whether a request can be preempted while a step of it has not come back."""
+        return self.steps_in_flight > 1
 
     def queue_us(self, arrival_us: int, prompt_tokens: int) -> int:
         """When a request enters the waiting list."""
@@ -195,6 +202,7 @@ def _engine(engine: Section) -> dict[str, Any]:
         "reserve_full_prompt": engine.flag("reserve_full_prompt", True),
         "watermark": engine.number("watermark", 0.0, 0.0, 1.0),
         "async_scheduling": engine.flag("async_scheduling", False),
+        "pipeline_parallel_size": engine.integer("pipeline_parallel_size", 1, 1, MOST_STAGES),
         "speculative": speculative,
     }
 
@@ -263,4 +271,15 @@ def _check_combination(scenario: Scenario) -> None:
             raise InputError(
                 f"scenario.{key}: not with cluster.prefill_instances: the recorder has not been "
                 "compared with anything there"
+            )
+    others = {
+        "engine.speculative": scenario.speculative,
+        "cache.offload": scenario.offload,
+        "cluster.prefill_instances": scenario.disaggregation,
+    }
+    for key, value in others.items():
+        if scenario.pipeline_parallel_size > 1 and value:
+            raise InputError(
+                f"scenario.{key}: not with engine.pipeline_parallel_size: the recorder has no "
+                "stages for it"
             )
