@@ -177,6 +177,7 @@ def test_an_unknown_release_is_told_and_a_known_one_is_not():
 def test_vllm_decides_as_recorded(tmp_path):
     names = ("fuzz_00", "fuzz_24", "fuzz_52", "shared_s18_b300_thr128")
     goldens = [str(GOLDENS / f"{name}.json.gz") for name in names]
+    goldens.append(str(GOLDENS.parent / "vllm2" / "pipeline" / "fuzz_154.json.gz"))
     command = [sys.executable, str(ROOT / "tools" / "record_vllm"), "check", "--env", VLLM]
     done = subprocess.run(
         [*command, *goldens, "--json", "--out", str(tmp_path)],
@@ -185,6 +186,6 @@ def test_vllm_decides_as_recorded(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["equal"] == len(names)
+    assert json.loads(done.stdout)["equal"] == len(goldens)
     again = traces.load_recording(tmp_path / "fuzz_00.json.gz")
     assert again == traces.load_recording(GOLDENS / "fuzz_00.json.gz") | {"steps": again["steps"]}
