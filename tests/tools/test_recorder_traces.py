@@ -2,9 +2,10 @@
 
 import copy
 import gzip
+from types import SimpleNamespace
 
 import pytest
-from record_vllm import traces
+from record_vllm import building, traces
 from record_vllm.cases import FEATURES, make_case
 from record_vllm.requests import read_requests, token_id
 from record_vllm.scenario import Link, read_scenario
@@ -141,6 +142,31 @@ def test_a_pipeline_has_a_step_on_its_way_for_each_stage():
     assert (steps(), steps(async_scheduling=True)) == (1, 2)
     assert steps(pipeline_parallel_size=4) == 4
     assert steps(pipeline_parallel_size=4, async_scheduling=True) == 5
+
+
+def test_a_release_that_runs_a_pipeline_otherwise_is_refused():
+    found = read_scenario(
+        scenario(engine={"pipeline_parallel_size": 4, "async_scheduling": True}), "x"
+    )
+
+    def check(in_flight, **scheduler):
+        taken = SimpleNamespace(
+            max_num_running_reqs=found.max_num_seqs,
+            max_num_scheduled_tokens=found.max_num_batched_tokens,
+            num_spec_tokens=0,
+            **scheduler,
+        )
+        config = SimpleNamespace(**in_flight)
+        building._check(taken, found, config)
+
+    five = {"max_concurrent_batches": 5}
+    check(five, use_v2_model_runner=True, decode_stagger=4)
+    with pytest.raises(InputError, match="steps between decodes: vLLM took 1 for 4"):
+        check(five, use_v2_model_runner=False, decode_stagger=4)
+    with pytest.raises(InputError, match="steps in flight: vLLM took 4 for 5"):
+        check({"max_concurrent_batches": 4}, use_v2_model_runner=True, decode_stagger=4)
+    with pytest.raises(InputError, match="steps in flight: vLLM took None for 5"):
+        check({}, use_v2_model_runner=True, decode_stagger=4)
 
 
 def test_blocks_of_a_request_that_could_run_alone():

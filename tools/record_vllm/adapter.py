@@ -150,6 +150,15 @@ def has_step_in_flight(request: Any) -> bool | None:
     return None if tokens is None else tokens > 0
 
 
+def decode_stagger(scheduler: Any) -> int:
+    """Return how many steps lie between two decodes of a request, at least.
+
+    Only an asynchronous scheduler for the second model runner keeps more than one, in a pipeline.
+    """
+    second = getattr(scheduler, "use_v2_model_runner", False)
+    return int(getattr(scheduler, "decode_stagger", 1)) if second else 1
+
+
 def window_managers(scheduler: Any) -> list[Any] | None:
     """Return what frees blocks behind windows, None where it cannot be watched: 0.24 and before."""
     managers = scheduler.kv_cache_manager.coordinator.single_type_managers

@@ -12,6 +12,7 @@ from record_vllm.adapter import (
     MEND,
     Vllm,
     cpu_blocks,
+    decode_stagger,
     hash_block_size,
     known_settings,
     kv_cache_tensors,
@@ -200,9 +201,8 @@ def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
             scenario.steps_in_flight,
         )
         if scenario.async_scheduling:
-            # Only the second model runner waits so many steps between decodes of a request.
             found["pipeline_parallel_size: steps between decodes"] = (
-                scheduler.use_v2_model_runner and scheduler.decode_stagger,
+                decode_stagger(scheduler),
                 stages,
             )
     if scenario.offload:
