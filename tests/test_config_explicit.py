@@ -348,7 +348,7 @@ def test_drafts_of_a_sweep_need_an_acceptance_and_it_needs_drafts(tmp_path):
         load_sweep(sweep_of(tmp_path, '"engine.speculative.acceptance" = [0.5, 0.6]', none))
 
 
-@pytest.mark.parametrize("group", ["hybrid", "spec", "mix", "pd"])
+@pytest.mark.parametrize("group", ["hybrid", "spec", "mix", "pd", "pipeline"])
 def test_recorded_scenarios_are_read_and_written_as_they_are(group):
     for name in vllm_cases(f"vllm2/{group}"):
         given = load(name, f"vllm2/{group}")["scenario"]

@@ -15,7 +15,7 @@ from test_naive import request_row
 
 THRESHOLD = "pd_uncached_token_threshold"
 ROWS = ("adm", "sched")
-GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix")
+GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix", "vllm2/pipeline")
 PD = "vllm2/pd"
 CASES = [(group, name) for group in GROUPS for name in vllm_cases(group)]
 
@@ -86,6 +86,7 @@ def test_all_recorded_cases_are_here():
         "vllm2/state": 26,
         "vllm2/spec": 22,
         "vllm2/mix": 9,
+        "vllm2/pipeline": 27,
         "vllm2/pd": 18,
     }
 

@@ -1,4 +1,4 @@
-"""Traces on which the kernel once differed from the twin: a seed draws another one later."""
+"""Traces on which the kernel once differed from the twin, or that never end."""
 
 import gzip
 import json

@@ -22,7 +22,7 @@ from kvsweep.simulate import logged
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.workspace import allocate_outputs
 
-GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix")
+GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix", "vllm2/pipeline")
 CASES = [(group, name) for group in GROUPS for name in goldens.vllm_cases(group)]
 PD = "vllm2/pd"
 TOTALS = {

@@ -3,6 +3,7 @@
 import random
 
 import explicit_traces
+import found
 import pytest
 import twin
 from hypothesis import given, settings
@@ -182,3 +183,12 @@ def test_what_was_not_recorded_is_refused(sections, message):
     with pytest.raises(InputError) as caught:
         parse_scenario(sections, "t.json")
     assert str(caught.value).startswith(f"t.json: scenario.{message}")
+
+
+def test_states_can_preempt_themselves_for_ever_and_the_run_ends():
+    """As vLLM's own scheduler does: a request that runs alone is its own victim, as the steps on
+    their way hold its old states; while it is passed over another one does the same.
+    """
+    single = twin.run_kernel(found.trace("pipeline-of-states-never-ends"))
+    assert single.status.label == "step_limit"
+    assert "requests with states can preempt themselves in turns" in single.detail
