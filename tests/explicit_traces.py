@@ -10,7 +10,7 @@ from strategies import _Drawn, _Random, _trace
 FEATURES = (
     *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
 )
-PIPELINES = ("pipeline", "pipeline and groups", "pipeline and states")
+PIPELINES = ("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -49,6 +49,7 @@ def _explicit(source, features, max_requests, closed_loop):
     if "pipeline" in feature:
         stages = source.pick((2, 2, 3, 4, 7))
         scenario["engine"]["pipeline_parallel_size"] = stages
+        scenario["engine"]["pipeline_fair_share"] = "share" in feature
     if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":

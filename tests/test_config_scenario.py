@@ -102,6 +102,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "preempt_for_urgent": False,
             "async_scheduling": False,
             "pipeline_parallel_size": 1,
+            "pipeline_fair_share": False,
             "speculative": None,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,

@@ -42,6 +42,7 @@ BASE = {
 CONTEXTS = {
     "plain": {},
     "one instance": {"cluster.instances": 1, "cluster.routing": "weighted"},
+    "a pipeline": {"engine.pipeline_parallel_size": 3, "engine.async_scheduling": True},
     "weighted": {"cluster.routing": "weighted", "workload.clients": CLIENTS},
     "weighted, stale": {
         "cluster.routing": "weighted",
@@ -222,6 +223,7 @@ VALUES = {
     "engine.preempt_for_urgent": (True, False),
     "engine.async_scheduling": (True,),
     "engine.pipeline_parallel_size": (2,),
+    "engine.pipeline_fair_share": (True, False),
     "engine.enable_prefix_caching": (False,),
     "engine.enable_chunked_prefill": (False, True),
     "engine.reserve_full_prompt": (False,),

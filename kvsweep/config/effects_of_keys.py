@@ -350,6 +350,9 @@ RULES: dict[str, Rule] = {
         lambda s, c: _is_urgent_first(s) and s.engine.priority == Priority.AGE.label,
         "scheduler 'priority' and priority 'age'",
     ),
+    "engine.pipeline_fair_share": Rule(
+        lambda s, c: s.engine.pipeline_parallel_size > 1, "engine.pipeline_parallel_size above 1"
+    ),
     "engine.preempt_for_urgent": Rule(
         lambda s, c: _is_urgent_first(s),
         "scheduler 'priority'",

@@ -64,6 +64,9 @@ class Engine(Section):
     pipeline_parallel_size : int
         Stages of an instance's pipeline, each with a part of the layers, as in vLLM: as many steps
         are under way, asynchronously one more. 1: no pipeline.
+    pipeline_fair_share : bool
+        In a pipeline: a step schedules at most its share of the requests that are not over. An
+        experiment: vLLM does not do this (vllm#50410 proposes it).
     speculative : Speculative or None
         Drafts that each decode verifies; None: none.
     enable_prefix_caching, enable_chunked_prefill : bool
@@ -107,6 +110,9 @@ class Engine(Section):
     pipeline_parallel_size: Annotated[
         Count, Field(le=MAX_LAYERS), Key("1", "stages of the pipeline of an instance")
     ] = 1
+    pipeline_fair_share: Annotated[
+        Switch, Key("1", "whether a step of a pipeline takes its share of the requests at most")
+    ] = False
     speculative: Annotated[Speculative | None, Key("1", "speculative decoding")] = None
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")

@@ -63,6 +63,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cluster", "decode_instances", None, "equal instances only"),
         ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "pipeline_parallel_size", 1, "no pipelines"),
+        ("engine", "pipeline_fair_share", False, "no pipelines"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),

@@ -131,6 +131,7 @@ ENGINE_FIELDS = (
     Field("queued", i64, "step", "batches scheduled and not processed"),
     Field("oldest", i64, "index", "place of the oldest of them in the ring of batches"),
     Field("stage_lo", i64, "index", "first stage of its pipeline"),
+    Field("share", i64, "request", "requests that this schedule may serve, at most"),
     Field("aside", i64, "index", "request that this schedule passed over last, or -1"),
     Field("device_end", i64, "us", "end of the last of them"),
     Field("last_end", i64, "us", "end of the last batch with tokens that was processed"),

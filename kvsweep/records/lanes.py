@@ -75,6 +75,7 @@ LANE_FIELDS = (
     Field("age", i64, "us", "priority age: one level of priority per so much age"),
     Field("async_scheduling", u8, "1", "1 if a step is scheduled while the last is computed"),
     Field("stages", i64, "1", "stages of an instance's pipeline, 0: there is none"),
+    Field("fair_share", u8, "1", "1 if a step there takes its share of the requests at most"),
     Field("preempt_for_urgent", u8, "1", "1 if less urgent running requests give way to a head"),
     Field("prefix_caching", u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", u8, "1", "1 if a prompt may be split over steps"),
@@ -156,7 +157,7 @@ NO_CONNECTOR = ("unconnected",)
 GROUPS = ("more_groups", "windows")
 STATES = ("states", "states_first", "checkpoints")
 DRAFTS = ("drafts", "slot", "ahead")
-PIPELINE = ("stages",)
+PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
 EXPLICIT = ("explicit", *GROUPS, *STATES, *DRAFTS, *APART, *PIPELINE)
 NO_EXPLICIT = ("unconnected", "by_extents")

@@ -40,6 +40,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "windows": any(group.window for group in scenario.cache.groups),
         **_state_fields(scenario.cache.groups),
         "stages": engine.pipeline_parallel_size if engine.pipeline_parallel_size > 1 else 0,
+        "fair_share": engine.pipeline_fair_share and engine.pipeline_parallel_size > 1,
         "drafts": engine.drafts,
         "ahead": looks_ahead(scenario),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",

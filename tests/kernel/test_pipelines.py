@@ -8,7 +8,7 @@ import pytest
 import twin
 from hypothesis import given, settings
 
-from kvsweep.config import parse_scenario
+from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import Event
 
@@ -192,3 +192,28 @@ def test_states_can_preempt_themselves_for_ever_and_the_run_ends():
     single = twin.run_kernel(found.trace("pipeline-of-states-never-ends"))
     assert single.status.label == "step_limit"
     assert "requests with states can preempt themselves in turns" in single.detail
+
+
+def test_a_fair_share_spreads_requests_over_the_stages():
+    """Without it all four are in one step, and three of four stages are idle at any time."""
+    rows = [(0, 10, 50)] * 4
+    shared, greedy = (
+        twin.run_kernel(trace(rows, stages=4, engine={"pipeline_fair_share": share})).outputs
+        for share in (True, False)
+    )
+    assert set(shared.steps["decode_tokens"][4:]) == {1}
+    assert set(greedy.steps["decode_tokens"][1:]) == {4}
+    assert shared.progress["finish"].max() < greedy.progress["finish"].max()
+
+
+def test_a_fair_share_asks_for_a_pipeline(tmp_path):
+    file = tmp_path / "t.toml"
+    length = '{ dist = "constant", value = 50 }'
+    lengths = f"requests = 9\nrate = 5.0\nprompt = {length}\noutput = {length}"
+    latency = "beta = [1000, 1, 10]"
+    file.write_text(
+        f"[workload]\n{lengths}\n[latency]\n{latency}\n[engine]\npipeline_fair_share = true\n"
+        "[grid]\nseed = [1]\n"
+    )
+    with pytest.raises(InputError, match=r"pipeline_fair_share: has no effect: needs engine\.pipe"):
+        load_sweep(file)

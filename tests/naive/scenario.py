@@ -37,6 +37,7 @@ class Engine:
     preempt_for_urgent: bool = False
     async_scheduling: bool = False
     pipeline_parallel_size: int = 1
+    pipeline_fair_share: bool = False
     speculative: dict | None = None
     max_model_len: int | None = None
 

@@ -17,7 +17,7 @@ from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
 from .slots import groups_of
-from .stages import put_back, set_aside
+from .stages import has_share, put_back, set_aside
 from .states import keeps_states, states_needed, take_states
 from .tables import cache_known, capped, grow, release_all, window_of
 from .walking import schedule
@@ -48,8 +48,10 @@ def room_for(inp, ws, lane, inst, state, s, start, tokens, had, unused):
 
 @leaf
 def _may_go_on(lane, inst, engine):
-    """Return whether the step has budget, room in its input and a seat for one more."""
+    """Return whether the step has budget, room in its input, a seat and a share for one more."""
     budget = inst["budget"] > 0 and engine["input"] > lane["slot"]
+    if lane["fair_share"]:
+        budget = budget and has_share(engine)
     return budget and inst["running"] < lane["max_num_seqs"]
 
 

@@ -41,6 +41,19 @@ def pass_stages(ws, lane, engine, begins, duration):
 
 
 @leaf
+def begin_share(lane, inst, engine):
+    """Settle how many requests a schedule may serve: its share of all, rounded up (R16.5)."""
+    requests = inst["running"] + inst["waiting"]
+    engine["share"] = (requests + lane["stages"] - 1) // lane["stages"]
+
+
+@leaf
+def has_share(engine):
+    """Return whether the schedule may serve one more request."""
+    return engine["size"] - engine["taken_back"] < engine["share"]
+
+
+@leaf
 def note_samples(ws, lane, engine):
     """Note whether the batch samples, and from when on whom it samples of may decode (R16.2)."""
     number = scheduled_batch(lane, engine)

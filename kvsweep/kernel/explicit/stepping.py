@@ -25,7 +25,7 @@ from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .settling import process_outputs
-from .stages import first_begins, none_changes, note_samples, pass_stages
+from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
 from .tables import can_never_fit
 from .walking import schedule_running
 
@@ -132,6 +132,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         engine["settles"] = engine["queued"] > 0
         return
     _begin_schedule(ws, lane, inst, engine)
+    if lane["fair_share"]:
+        begin_share(lane, inst, engine)
     alone = is_alone(inst)
     schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)

@@ -11,6 +11,7 @@ from ..tally import log_event
 from ..time.windows import inside
 from .aligning import aligned
 from .batches import entry_at, scheduled_batch
+from .stages import has_share
 from .tables import allocate, release_all, split
 
 
@@ -199,6 +200,8 @@ def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Serve the running requests while the budget lasts, but those who are counted."""
     position = np.int64(engine["counted"])
     while position < inst["running"] and inst["budget"] > 0 and engine["input"] > lane["slot"]:
+        if lane["fair_share"] and not has_share(engine):
+            break
         r = ws.running[inst["run_lo"] + position]
         s = engine["state_lo"] + r
         state = ws.states[s]

@@ -20,6 +20,8 @@ class ExplicitDecision(Decision):
         Input slots left: of each request its tokens, and with a draft model one more.
     slot : int
         That one.
+    share : int or float
+        Requests that it may serve, at most.
     drafts, returns : dict
         Per scheduled request with any: drafts to verify; per sampling one: tokens it will get.
     padded : set
@@ -34,6 +36,7 @@ class ExplicitDecision(Decision):
 
     inputs: int = 0
     slot: int = 0
+    share: float = inf
     drafts: dict = field(default_factory=dict)
     returns: dict = field(default_factory=dict)
     padded: set = field(default_factory=set)
@@ -44,7 +47,7 @@ class ExplicitDecision(Decision):
     @property
     def room(self):
         """Tokens that the next request may have, at most."""
-        return min(self.budget, self.inputs - self.slot)
+        return min(self.budget, self.inputs - self.slot) if len(self.scheduled) < self.share else 0
 
     def give(self, request, n):
         super().give(request, n)
@@ -125,6 +128,9 @@ class ExplicitScheduler(Scheduler):
         budget = self.engine.max_num_batched_tokens
         decision = ExplicitDecision(now, budget, threshold)
         decision.inputs, decision.slot = budget, self.engine.draft_slot
+        if self.engine.pipeline_fair_share:
+            requests = len(self.running) + len(self.waiting)
+            decision.share = -(-requests // self.engine.pipeline_parallel_size)
         self.tables.begin()
         self.calls += 1
         self._schedule_running(decision)
