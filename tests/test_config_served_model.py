@@ -17,6 +17,7 @@ from kvsweep.config.served_text import (
     exchange_text,
     model_text,
     model_texts,
+    stages_text,
     states_text,
 )
 from kvsweep.errors import InputError
@@ -252,7 +253,12 @@ def test_a_step_meets_and_reads_the_experts_that_its_tokens_are_sent_to(load):
             "model.preset=deepseek-v3.2",
             "cache.block_size: 16; the indexer of deepseek-v3.2",
         ),
-        (ON_H100, "model.pp=2", "latency: missing, and not known of a pipeline"),
+        (ON_H100, "model.pp=33", "--set model.pp: 33; llama-3.1-8b has 32 layers"),
+        (
+            ON_H100,
+            "engine.pipeline_parallel_size=33",
+            "--set engine.pipeline_parallel_size: 33; llama-3.1-8b has 32 layers",
+        ),
         (OF_GIB, "model.tp=2", "latency: missing; give a model"),
         (ON_H100, "model.gpu=h1000", "--set model.gpu: 'h1000' is neither a GPU"),
         (ON_H100, "model.tp=3", "--set model.tp: 3; vLLM wants the 32 attention heads"),
@@ -519,3 +525,94 @@ def test_step_times_of_a_preset_with_the_shape_of_a_model_with_states_are_said_t
     assert said.startswith("step times are computed, and never compared")
     for other in ("gpt-oss-120b/h100/tp1-roofline", "llama-3.1-8b/h100/tp2"):
         assert told(load(sweep.format(other)), states_text) == [None]
+
+
+PIPED = ON_H100 + "pp = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        (PIPED, [2]),
+        (ON_H100, [1]),
+        (ON_H100 + "[engine]\npipeline_parallel_size = 2\n", [2]),
+        (PIPED + "[engine]\npipeline_parallel_size = 2\n", [2]),
+        (ON_H100 + '[grid]\n"model.pp" = [1, 2, 4]\n', [1, 2, 4]),
+        (ON_H100 + '[grid]\n"engine.pipeline_parallel_size" = [1, 2, 4]\n', [1, 2, 4]),
+        (PIPED.replace('gpu = "h100"', "kv_gib = 4.0") + LATENCY, [2]),
+    ],
+)
+def test_the_stages_of_model_and_engine_are_one_number_whoever_gives_it(load, text, stages):
+    found = scenarios(load(text))
+    assert [scenario.model.pp for scenario in found] == stages
+    assert [scenario.engine.pipeline_parallel_size for scenario in found] == stages
+    blocks = [scenario.cache.gpu_blocks for scenario in found]
+    assert blocks == sorted(set(blocks))  # each with more memory than before
+    traced = found[-1].to_trace()
+    assert traced.get("engine", {}).get("pipeline_parallel_size", 1) == stages[-1]
+
+
+def test_stages_of_the_model_that_are_not_those_of_the_engine_are_refused(load):
+    text = PIPED + "[engine]\npipeline_parallel_size = {}\n"
+    for stages in (1, 3):
+        said = f"model.pp: 2, but engine.pipeline_parallel_size is {stages}: give one of the two"
+        with pytest.raises(InputError, match=re.escape(said)):
+            load(text.format(stages))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[cache]\ncpu_blocks = 100\nlink = "pcie5-x16"\n',
+            "cache.cpu_blocks: with model.pp = 2 there is only cpu_blocks = 0",
+        ),
+        (
+            '[engine.speculative]\ntokens = 2\nmethod = "eagle"\nacceptance = 0.5\n',
+            "engine.speculative: not with model.pp = 2: no rule was recorded",
+        ),
+        (
+            "[cluster]\nprefill_instances = 1\ndecode_instances = 1\n"
+            "kv_transfer_bandwidth = 100.0\n",
+            "model.pp: not with prefill and decode apart: no rule was recorded",
+        ),
+    ],
+)
+def test_what_has_no_rule_beside_a_pipeline_is_refused_by_the_key_of_the_model(load, text, said):
+    model = '[model]\npreset = "llama-3.1-8b"\npp = 2\n[latency]\nbeta = [1000.0]\n'
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(model + text)
+
+
+def test_step_times_of_a_pipeline_are_those_of_all_stages_and_what_they_hand_on(load):
+    sweep = load(ON_H100 + "tp = 2\n" + '[grid]\n"model.pp" = [1, 2, 4]\n')
+    one, *others = (scenario.latency for scenario in scenarios(sweep))
+    vectors = 2 * 4096 * 2 / 337.5e3  # of a token, microseconds on one link
+    for hops, piped in zip((1, 3), others, strict=True):
+        token = hops * (vectors / 2 + vectors / 2)  # half by each GPU, which then swap halves
+        assert piped.beta[0] == pytest.approx(one.beta[0] + hops * 3 * 10)
+        assert piped.beta[1:3] == pytest.approx([each + token for each in one.beta[1:3]])
+        assert piped.beta[3:] == pytest.approx(one.beta[3:])
+        assert piped.memory[0] == pytest.approx(one.memory[0])
+        assert piped.memory[1:3] == pytest.approx([each + token for each in one.memory[1:3]])
+    alone = load(ON_H100 + '[grid]\n"model.pp" = [1, 2]\n')
+    one, two = (scenario.latency for scenario in scenarios(alone))
+    assert two.beta[0] == one.beta[0] + 10
+    assert two.beta[1] == pytest.approx(one.beta[1] + vectors)
+
+
+def test_a_pipeline_is_told_with_what_its_step_times_do_not_know(load):
+    sweep = load(PIPED, "engine.async_scheduling=true")
+    assert "2 stages, up to 3 steps on their way; step times computed" in told(sweep)[0]
+    (said,) = told(sweep, stages_text)
+    assert "as if all GPUs were in one node" in said
+    # 16 layers of 436,224,000 bytes and an output layer of 1,050,673,152, over half of the sum
+    assert said.endswith("(16 of 32 layers and the output layer) takes about 7% more than that")
+    (said,) = told(load(PIPED + LATENCY), stages_text)
+    assert said.startswith("the times of llama-3.1-8b/h100/tp2 are taken for all stages")
+    (said,) = told(load(PIPED.replace("h100", "l40s")), exchange_text)
+    assert "what 2 l40s exchange is left out" in said
+    assert told(load(ON_H100), stages_text) == [None]
+    given = "[engine]\npipeline_parallel_size = 2\n[latency]\nbeta = [1000.0]\n"
+    (said,) = told(load(given), stages_text)
+    assert said.endswith("what stages hand on to each other is not added")

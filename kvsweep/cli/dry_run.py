@@ -51,7 +51,13 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
 
     Some cells are simulated to tell the seconds; nothing is written.
     """
-    from kvsweep.config.served_text import defaults_text, exchange_text, model_texts, states_text
+    from kvsweep.config.served_text import (
+        defaults_text,
+        exchange_text,
+        model_texts,
+        stages_text,
+        states_text,
+    )
     from kvsweep.config.transfer import transfer_text
     from kvsweep.enlarging import extension
     from kvsweep.forecast import forecast
@@ -105,6 +111,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "defaults": told(defaults_text, sweep),
         "cautions": [
             *told(states_text, sweep),
+            *told(stages_text, sweep),
             *told(exchange_text, sweep),
             *filter(None, [start_text(sweep)]),
         ],

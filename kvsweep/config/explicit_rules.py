@@ -10,6 +10,8 @@ from kvsweep.config.base import KeyProblem
 from kvsweep.config.fleet import fleet, has_pools, is_explicit
 from kvsweep.config.groups import is_hybrid, state_groups
 from kvsweep.config.pools import has_roles
+from kvsweep.config.served_model import key_of_stages
+from kvsweep.errors import dotted
 from kvsweep.policies import Eviction, Victim
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def check_explicit(scenario: Scenario) -> None:
     if has_roles(scenario.cluster):
         _check_roles(scenario)
     if scenario.engine.drafts and scenario.engine.pipeline_parallel_size > 1:
-        message = "not with engine.pipeline_parallel_size: no rule was recorded"
+        message = f"not with {_stages(scenario)}: no rule was recorded"
         raise KeyProblem(("engine", "speculative"), message)
     _check_batches(scenario)
 
@@ -49,11 +51,18 @@ def _features(scenario: Scenario) -> Iterator[str]:
     if scenario.engine.drafts:
         yield "engine.speculative"
     if scenario.engine.pipeline_parallel_size > 1:
-        yield "engine.pipeline_parallel_size"
+        yield _stages(scenario)
     if has_roles(scenario.cluster):
         yield "prefill and decode apart"
     if scenario.cluster.pools:
         yield "cluster.pools"
+
+
+def _stages(scenario: Scenario) -> str:
+    """Return what asks for a pipeline: the key of the engine, or of the model that it follows."""
+    key = dotted(key_of_stages(scenario))
+    of_model = key.startswith("model.")
+    return f"{key} = {scenario.engine.pipeline_parallel_size}" if of_model else key
 
 
 def _of_model(scenario: Scenario) -> bool:
@@ -173,8 +182,7 @@ def _check_roles(scenario: Scenario) -> None:
     if scenario.engine.drafts:
         raise KeyProblem(("engine", "speculative"), f"not with {apart}: no rule was recorded")
     if scenario.engine.pipeline_parallel_size > 1:
-        key = ("engine", "pipeline_parallel_size")
-        raise KeyProblem(key, f"not with {apart}: no rule was recorded")
+        raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")
 
 
 def _check_batches(scenario: Scenario) -> None:

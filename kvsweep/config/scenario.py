@@ -13,7 +13,7 @@ from kvsweep.config.engine_section import Engine
 from kvsweep.config.latency import Latency
 from kvsweep.config.pools import has_roles, in_four_keys
 from kvsweep.config.rules import check_rules
-from kvsweep.config.served_model import ServedModel, from_model, times_of_model
+from kvsweep.config.served_model import ServedModel, from_model, stages_of, times_of_model
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
@@ -29,7 +29,8 @@ class Scenario(Section):
     cluster, engine, cache, latency
         The other sections, with their defaults.
     model : ServedModel or None
-        What is served: where it says the memory, it decides the blocks of the cache unless given.
+        What is served: where it says the memory, it decides the blocks of the cache unless given;
+        its `pp` decides the stages of the engine's pipeline, or they decide it.
     slo : ServiceLevels or None
         How long a request may take to count as a good one; it changes no simulation.
     """
@@ -46,12 +47,22 @@ class Scenario(Section):
     def _fits_rules(self, info: ValidationInfo) -> Self:
         folder = (info.context or {}).get("base_dir", Path())
         if self.model is not None:
+            self._settle_stages()
             self._settle_cache(from_model(self, folder))
             self._settle_latency(folder)
         self._settle_cache(settle(self, folder))
         check_rules(self)
         check_products(self)
         return self
+
+    def _settle_stages(self) -> None:
+        """Divide the model among as many stages as the engine has, whichever section says it."""
+        assert self.model is not None
+        stages = stages_of(self.model, self.engine)
+        model, engine = self.model.model_copy(), self.engine.model_copy()
+        fill(model, pp=stages)
+        fill(engine, pipeline_parallel_size=stages)
+        fill(self, model=model, engine=engine)
 
     def _settle_latency(self, folder: Path) -> None:
         assert self.model is not None

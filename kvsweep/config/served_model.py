@@ -20,7 +20,9 @@ from kvsweep.sizing.defaults import UTILIZATION
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
+    from kvsweep.config.engine_section import Engine
     from kvsweep.config.scenario import Scenario
+    from kvsweep.config.schema import KeyPath
     from kvsweep.sizing.answer import Answer
     from kvsweep.sizing.capacity import Layout
     from kvsweep.sizing.layers import LayerCache
@@ -45,7 +47,8 @@ class ServedModel(Section):
     kv_gib : float or None
         Instead of `gpu`: memory of the KV cache on each GPU, GiB.
     tp, pp : int
-        GPUs of tensor and of pipeline parallelism, of each instance.
+        GPUs of tensor and of pipeline parallelism, of each instance; `pp` is the engine's
+        `pipeline_parallel_size` too.
     dtype : str
         Data type of keys and values, vLLM's ``--kv-cache-dtype``.
     utilization : float
@@ -80,6 +83,34 @@ class ServedModel(Section):
     def decides(self) -> bool:
         """Whether it has the memory of the cache, and so its blocks."""
         return self.gpu is not None or self.kv_gib is not None
+
+
+def stages_of(model: ServedModel, engine: Engine) -> int:
+    """Return the stages of the pipeline, which the model or the engine gives.
+
+    Raises
+    ------
+    KeyProblem
+        If they give different ones.
+    """
+    stages = engine.pipeline_parallel_size
+    if "pp" not in model.model_fields_set:
+        return stages
+    if "pipeline_parallel_size" in engine.model_fields_set and stages != model.pp:
+        raise KeyProblem(
+            ("model", "pp"),
+            f"{model.pp}, but engine.pipeline_parallel_size is {stages}: give one of the two, "
+            "which decides the other",
+        )
+    return model.pp
+
+
+def key_of_stages(scenario: Scenario) -> KeyPath:
+    """Return the key that gives the stages of the pipeline."""
+    given = "pipeline_parallel_size" in scenario.engine.model_fields_set
+    if given or scenario.model is None:
+        return ("engine", "pipeline_parallel_size")
+    return ("model", "pp")
 
 
 def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
@@ -261,7 +292,7 @@ def _size(gib: float | None) -> str | None:
     return None if gib is None else f"{round(gib * GIB)}B"
 
 
-OPTIONS = {
+OPTIONS: dict[str, KeyPath] = {
     "--gpu": ("model", "gpu"),
     "--kv-memory": ("model", "kv_gib"),
     "--weights": ("model", "weights_gib"),
@@ -282,8 +313,9 @@ def _told(scenario: Scenario, folder: Path) -> Answer:
         return sized(scenario, folder)
     except InputError as problem:
         option, _, message = str(problem).partition(": ")
-        path = OPTIONS.get(option)
-        for name, (section, key) in OPTIONS.items():
+        keys = OPTIONS | {"--pp": key_of_stages(scenario)}
+        path = keys.get(option)
+        for name, (section, key) in keys.items():
             message = re.sub(rf"{name} ([\d.]+)(GiB)?\b", rf"{section}.{key} = \1", message)
             message = message.replace(name, f"{section}.{key}")
         whole = message if path else f"{option}: {message}"

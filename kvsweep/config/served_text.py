@@ -12,6 +12,7 @@ from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
+from kvsweep.sizing.pipeline import longest_stage
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
     from kvsweep.config.sweep import Sweep
     from kvsweep.sizing.answer import Answer
+
+NOTED = 1.01
+"""Of a pipeline's longest stage, its time over that of an equal part from which on it is told."""
 
 
 def model_texts(sweep: Sweep) -> list[str]:
@@ -58,7 +62,15 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
     times = _times(scenario, told, folder)
     wins = (_who_wins(scenario, told, blocks), _pools_win(scenario))
-    return "; ".join(filter(None, (text, *wins, times)))
+    return "; ".join(filter(None, (text, *wins, _steps(scenario), times)))
+
+
+def _steps(scenario: Scenario) -> str | None:
+    """Say how many steps a pipeline has on their way; None without one."""
+    engine = scenario.engine
+    if engine.pipeline_parallel_size == 1:
+        return None
+    return f"{engine.pipeline_parallel_size} stages, up to {engine.steps_on_way} steps on their way"
 
 
 def _who_wins(scenario: Scenario, told: Answer, blocks: str | None) -> str | None:
@@ -95,7 +107,7 @@ def _times(scenario: Scenario, told: Answer, folder: Path) -> str | None:
         if not computes_times(scenario):
             return None
         known = measured_times(scenario)
-        hint = f', but those of latency.model = "{known}" are' if known else ""
+        hint = f', but those of latency.model = "{known}" are{_alone(model.pp)}' if known else ""
         return f"step times computed, not measured{hint}"
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
@@ -139,7 +151,13 @@ def measured_text(scenario: Scenario) -> str | None:
     if scenario.model is None or not computes_times(scenario):
         return None
     known = measured_times(scenario)
-    return known and f'step times are computed; latency.model = "{known}" has measured ones'
+    alone = _alone(scenario.model.pp)
+    return known and f'step times are computed; latency.model = "{known}" has measured ones{alone}'
+
+
+def _alone(pp: int) -> str:
+    """Say of measured step times that they are of a model without a pipeline, if it has one."""
+    return "" if pp == 1 else ", of one stage with all layers"
 
 
 def exchange_text(scenario: Scenario, folder: Path) -> str | None:
@@ -153,14 +171,49 @@ def exchange_text(scenario: Scenario, folder: Path) -> str | None:
         told = sized(scenario, folder)
         assert told.gpu is not None
         assert told.served is not None
-        tp = told.served.asked.tp
-        if tp > 1 and reached_bandwidth(told.gpu.name, tp) is None:
-            gpus = f"{tp} {told.gpu.name}"
+        count = told.served.asked.tp * told.served.asked.pp
+        if count > 1 and reached_bandwidth(told.gpu.name, count) is None:
+            gpus = f"{count} {told.gpu.name}"
     if gpus is None:
         return None
     return (
         f"computed step times are too short: what {gpus} exchange is left out, as their links are "
         "not known; give measured ones, or a preset with device.peer_bandwidth"
+    )
+
+
+def stages_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say what the times of a pipeline's stages do not know; None without a pipeline."""
+    if scenario.engine.pipeline_parallel_size == 1:
+        return None
+    if computes_times(scenario):
+        times = (
+            "step times are computed, as if all GPUs were in one node, and never compared with a "
+            "measurement of a pipeline"
+        )
+    else:
+        whose = scenario.latency.model or "[latency]"
+        times = (
+            f"the times of {whose} are taken for all stages of the pipeline together, an equal "
+            "part for each; what stages hand on to each other is not added"
+        )
+    return "; ".join(filter(None, (times, _longest_stage(scenario, folder))))
+
+
+def _longest_stage(scenario: Scenario, folder: Path) -> str | None:
+    """Say how much longer than an equal part the longest stage takes; None if not, or not known."""
+    if scenario.model is None:
+        return None
+    told = sized(scenario, folder)
+    assert told.served is not None
+    model, asked = told.served.model, told.served.asked
+    layers, times = longest_stage(model, asked.tp, asked.pp)
+    if times < NOTED:
+        return None
+    last = " and the output layer" if layers.stop == model.layers else ""
+    return (
+        f"stages are simulated as equal, and the longest ({len(layers)} of {model.layers} "
+        f"layers{last}) takes about {times - 1:.0%} more than that"
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
-from kvsweep.config.served_text import exchange_text, states_text
+from kvsweep.config.served_text import exchange_text, stages_text, states_text
 from kvsweep.errors import InputError
 from kvsweep.policies import Offload
 from kvsweep.search.server_model import (
@@ -178,7 +178,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    for write in (states_text, exchange_text):
+    for write in (states_text, stages_text, exchange_text):
         if said := write(scenario, folder):
             yield said
     if 0 in longest_requests(scenario, folder):

@@ -56,7 +56,8 @@ def gpus_of(scenario: Scenario, folder: Path) -> tuple[int | None, int]:
     if scenario.model is not None:
         return scenario.model.tp, scenario.model.pp
     found = {_tp(preset, folder) for preset in presets_of(scenario)}
-    return found.pop() if len(found) == 1 else None, 1
+    stages = scenario.engine.pipeline_parallel_size
+    return found.pop() if len(found) == 1 else None, stages
 
 
 def _tp(name: str | None, folder: Path) -> int | None:
@@ -140,12 +141,13 @@ def _layout(scenario: Scenario, folder: Path) -> tuple[Model, Layout] | None:
         assert told.layout is not None
         model = told.served.model
         return model, _as_long_as(told.layout, model)
-    shipped, tp = _shipped(scenario), gpus_of(scenario, folder)[0]
+    shipped, (tp, pp) = _shipped(scenario), gpus_of(scenario, folder)
     if shipped not in model_names() or tp is None:
         return None
     engine = scenario.engine
     asked = Asked(
         tp=tp,
+        pp=pp,
         block_size=scenario.cache.block_size,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_num_seqs=min(engine.max_num_seqs, engine.max_num_batched_tokens),

@@ -18,6 +18,9 @@ data ``memory``. Here it is counted of every model whose weights are:
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
 16. What GPUs exchange (`kvsweep.sizing.exchange`) is added where their links are known, as of one
 node, and left out of others.
+
+Of a pipeline these are the times of all stages, one after the other: together they compute and read
+what one stage of all layers would. What they hand on is added (`kvsweep.sizing.pipeline`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from kvsweep.limits import MAX_TOKENS
 from kvsweep.sizing.exchange import exchange_times, reached_bandwidth
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.model import Model, Work
+from kvsweep.sizing.pipeline import handing_times
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.step_terms import Five, StepTerms
 
@@ -49,6 +53,8 @@ class Peaks(NamedTuple):
         Time of a step that is neither, microseconds.
     exchange : float or None
         All-reduces among the GPUs that share the model, bytes/s; None: not known.
+    link : float or None
+        From a GPU to one of the next stage of a pipeline, bytes/s; None: not known.
     """
 
     flops: float
@@ -56,6 +62,7 @@ class Peaks(NamedTuple):
     bandwidth: float
     overhead_us: float
     exchange: float | None = None
+    link: float | None = None
 
 
 def step_terms(served: Served, gpu: str) -> StepTerms:
@@ -84,6 +91,7 @@ def step_terms(served: Served, gpu: str) -> StepTerms:
             peaks["bandwidth"] * used["bandwidth"],
             used["overhead_us"],
             reached_bandwidth(gpu, served.asked.tp),
+            reached_bandwidth(gpu, 2),
         ),
     )
 
@@ -103,10 +111,8 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     InputError
         If they do not follow from the shape.
     """
-    if served.asked.pp > 1:
-        raise _missing("a pipeline")
     served = _without_idle_windows(served)
-    model, tp = served.model, served.asked.tp
+    model, tp, pp = served.model, served.asked.tp, served.asked.pp
     if model.weights is None:
         raise _missing(f"weights that are {model.weights_unknown}")
     if model.work is None:
@@ -126,7 +132,9 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
         window = (_window(model), *_computed_inside(model, model.work, tp, peaks))
         window = (*window, inside * byte, 0.0)
     found = StepTerms(_computed(model, model.work, tp, peaks), moved, experts, window)
-    return found.longer(*exchange_times(model.work.reduces, model.work.hidden, tp, peaks.exchange))
+    work = model.work
+    found = found.longer(*exchange_times(work.reduces, work.hidden, tp, peaks.exchange))
+    return found.longer(*handing_times(work.hidden, tp, pp, peaks.link, peaks.exchange))
 
 
 def _without_idle_windows(served: Served) -> Served:

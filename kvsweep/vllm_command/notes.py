@@ -43,8 +43,6 @@ def notes_of(
         yield f"step times do not know of {', '.join(slower)}"
     if by_role["none"]:
         yield f"without effect here: {', '.join(by_role['none'])}"
-    if served.asked.pp > 1:
-        yield "a pipeline has several steps under way, here one is at a time"
     if served.model.experts and (values.whole("data-parallel-size") or 1) > 1:
         yield "instances of a mixture of experts wait for each other in each step, here they do not"
     longest = served.limits.max_model_len

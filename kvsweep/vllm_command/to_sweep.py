@@ -10,7 +10,7 @@ from typing import Any
 
 from kvsweep.config import Scenario
 from kvsweep.config.compose import parse_override
-from kvsweep.config.served_text import exchange_text, measured_text, states_text
+from kvsweep.config.served_text import exchange_text, measured_text, stages_text, states_text
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
@@ -122,6 +122,7 @@ def answer(question: Question) -> Sweep:
         blocks_note(scenario),
         measured_text(scenario),
         states_text(scenario, Path()),
+        stages_text(scenario, Path()),
         exchange_text(scenario, Path()),
         _start_note(settings.served, scenario),
     )

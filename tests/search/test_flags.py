@@ -75,7 +75,6 @@ def test_what_is_not_vllms_default_has_its_flag(tmp_path, text, flag):
     [
         '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n',
         '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\n',
-        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\npp = 2\n[latency]\nbeta = [1, 1, 1]\n',
         '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n',
     ],
 )
@@ -238,3 +237,19 @@ def test_computed_step_times_of_a_model_with_states_are_noted(tmp_path):
     assert any(note.endswith(never) for note in served_by(tmp_path, text).notes)
     given = served_by(tmp_path, f"{text}[latency]\nbeta = [9000, 10, 1]\n").notes
     assert not any(note.endswith(never) for note in given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\npp = 4\n',
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\n'
+        "[engine]\npipeline_parallel_size = 4\n",
+        '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n[engine]\npipeline_parallel_size = 4\n',
+    ],
+)
+def test_a_pipeline_has_its_flag_and_is_told_whichever_key_gives_it(tmp_path, text):
+    found = served_by(tmp_path, text)
+    flags = "--tensor-parallel-size 2 --pipeline-parallel-size 4 --block-size 16"
+    assert flags in found.command
+    assert any("of a pipeline" in note or "the pipeline" in note for note in found.notes)
