@@ -12,7 +12,10 @@ from kvsweep.errors import InputError, escaped, shown
 from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
+from kvsweep.vllm_command.offload import SIZE, TRANSFER
 from kvsweep.vllm_command.values import Values
+
+EXECUTOR = "distributed-executor-backend"
 
 _OPTIONS = {
     "--tp": "--tensor-parallel-size",
@@ -62,13 +65,15 @@ def check_served(values: Values, served: Served) -> None:
     Raises
     ------
     InputError
-        If blocks follow from the attention that is chosen, or a threshold is longer than requests.
+        If blocks follow from the attention that is chosen, a pipeline has what is not simulated of
+        one, or a threshold is longer than requests.
     """
     for option in ("attention-backend", "attention-config"):
         if values.given(option) and served.model.is_latent and not values.given("block-size"):
             told = "the size of blocks follows from it, with latent attention: give --block-size"
             raise values.problem(option, told)
     _check_states(values, served)
+    _check_pipeline(values, served)
     threshold, longest = (
         values.whole("long-prefill-token-threshold") or 0,
         served.limits.max_model_len,
@@ -102,6 +107,20 @@ def _check_states(values: Values, served: Served) -> None:
                 "leave it out, and give by --set the blocks, block size and groups that `kvsweep "
                 "blocks` tells with it",
             )
+
+
+_NOT_IN_A_PIPELINE = ("speculative-config", "spec-method", SIZE, TRANSFER)
+
+
+def _check_pipeline(values: Values, served: Served) -> None:
+    """Refuse what is not simulated of a pipeline, and what vLLM has none with."""
+    if served.asked.pp == 1:
+        return
+    if found := next(filter(values.given, _NOT_IN_A_PIPELINE), None):
+        told = "not simulated beside --pipeline-parallel-size; leave out one of the two"
+        raise values.problem(found, told)
+    if values.text(EXECUTOR) == "uni":
+        raise values.problem(EXECUTOR, "'uni'; vLLM takes ray, mp or external_launcher with -pp")
 
 
 def divided_weights(values: Values, served: Served) -> float | None:

@@ -463,7 +463,9 @@ def test_measured_step_times_are_told_where_they_are_known():
     [
         ("-tp 3", "the command: --tensor-parallel-size: 3; vLLM wants the 32 attention heads"),
         ("-pp 99", "the command: --pipeline-parallel-size: 99; llama-3.1-8b has 32 layers"),
-        ("-pp 2", "not known of a pipeline; give --set latency.model=..."),
+        ("-pp 2 --kv-offloading-size 9", "--kv-offloading-size: not simulated beside --pipeline-"),
+        ("-pp 2 --spec-method eagle", "--spec-method: not simulated beside --pipeline-parallel-s"),
+        ("-pp 2 --distributed-executor-backend uni", "'uni'; vLLM takes ray, mp or external_l"),
         ("--kv-cache-dtype fp4", "the command: --kv-cache-dtype: 'fp4' is not known"),
         ("--max-model-len 1M", "the command: --max-model-len: 1,048,576; vLLM takes at most"),
         ("--gpu-memory-utilization 0.1", "try --tensor-parallel-size 8, a higher --gpu-memory-"),
@@ -680,3 +682,23 @@ def test_step_times_of_a_model_with_states_are_computed_and_said_to_be():
     never = "never compared with a measurement of a model that keeps states"
     assert any(note.endswith(never) for note in found.notes)
     assert not any(note.endswith(never) for note in of_states().notes)
+
+
+def test_a_pipeline_is_simulated_as_one():
+    found = taken("-tp 2 -pp 2")
+    assert keys(found)["model.pp"] == 2
+    assert keys(found)["engine.async_scheduling"] is True
+    engine = found.scenario.engine
+    assert (engine.pipeline_parallel_size, engine.steps_on_way) == (2, 3)
+    assert not any("several steps" in note for note in found.notes)
+    assert any("never compared with a measurement of a pipeline" in note for note in found.notes)
+    fixed = taken("-pp 2 --num-gpu-blocks-override 5000 --no-async-scheduling")
+    assert fixed.scenario.engine.steps_on_way == 2
+    assert fixed.scenario.cache.gpu_blocks == 4999
+
+
+def test_a_pipeline_of_an_external_launcher_is_synchronous_unless_told():
+    launched = "--distributed-executor-backend external_launcher"
+    assert keys(taken(f"-pp 2 {launched}"))["engine.async_scheduling"] is False
+    assert keys(taken(launched))["engine.async_scheduling"] is True
+    assert keys(taken("-pp 2 --distributed-executor-backend ray"))["engine.async_scheduling"]
