@@ -68,7 +68,7 @@ def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:
     blocks = -(-(tokens + 2 * engine.drafts) // cache.block_size)
     if not cache.groups:
         return blocks
-    steps = pool.max_num_batched_tokens * (1 + engine.async_scheduling)
+    steps = pool.max_num_batched_tokens * engine.steps_on_way
     return sum(_at_a_time(scenario, group, blocks, steps) for group in cache.groups)
 
 

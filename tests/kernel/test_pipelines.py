@@ -1,13 +1,16 @@
 """Pipelines (rules R16): the kernel against the twin, against closed forms, and what is refused."""
 
 import random
+from types import SimpleNamespace
 
 import explicit_traces
 import found
+import numpy as np
 import pytest
 import twin
 from hypothesis import given, settings
 
+from kvsweep.analysis.room import room_text
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import Event
@@ -217,3 +220,30 @@ def test_a_fair_share_asks_for_a_pipeline(tmp_path):
     )
     with pytest.raises(InputError, match=r"pipeline_fair_share: has no effect: needs engine\.pipe"):
         load_sweep(file)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_windows_of_a_pipeline_need_is_what_is_told_of_a_request_that_does_not_fit(
+    asynchronous,
+):
+    """Tokens of all steps on their way count: 15 of a window, and 64 of each step."""
+    need = -(-2009 // 16) + (-(-(15 + 64 * (4 + asynchronous)) // 16) + 1)
+    for blocks in (need - 1, need):
+        drawn = trace(
+            [(0, 2000, 10)],
+            stages=4,
+            engine={
+                "max_num_batched_tokens": 64,
+                "max_num_seqs": 8,
+                "async_scheduling": asynchronous,
+            },
+            cache={
+                "gpu_blocks": blocks,
+                "groups": [{"kind": "full"}, {"kind": "sliding", "window": 16}],
+            },
+        )
+        finished = twin.run_kernel(drawn).outputs.progress["finish"][0] >= 0
+        assert finished == (blocks == need)
+        columns = SimpleNamespace(prompt_tokens=np.array([2000]), output_tokens=np.array([10]))
+        said = room_text(parse_scenario(drawn["scenario"], "t.json"), columns)
+        assert said.startswith(f"the longest needs {need} blocks (2,009 tokens)")
