@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import explicit_traces
 import numpy as np
 import pytest
 from sweeping import BASE
@@ -337,3 +339,15 @@ def test_a_timeline_that_cannot_be_is_told_before_anything_runs(sweep, capsys, o
     assert run("replay", sweep, *options) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_lives_are_whole_where_steps_of_a_pipeline_overlap(tmp_path, number):
+    rng = random.Random(f"lives/{number}")
+    drawn = explicit_traces.random_trace(rng, ("pipeline",), 25)
+    (tmp_path / "t.json").write_text(json.dumps(drawn))
+    found = run_replay(tmp_path / "t.json")
+    both = found, timeline_of(found)
+    test_a_request_does_one_thing_at_a_time_from_arrival_to_end(both)
+    test_no_instance_uses_more_blocks_than_it_has(both)
+    test_requests_that_share_a_lane_follow_each_other(both)
