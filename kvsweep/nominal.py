@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 # replica hashes blocks in plain Python.
 SECONDS_PER_REQUEST = {"vllm": 5e-7, "blis": 1e-3}
 # What more a request costs on the kernel: to be drawn, once for all variants with the same ones;
-# by its history; by weighted routing, and each score of an instance; by the CPU tier.
+# by its history; by weighted routing, and each score of an instance; by the CPU tier; by a pipeline
+# and each of its stages, as requests are walked in each step.
 SECONDS_TO_DRAW = 3e-6
 SECONDS_OF_ROUND = 1e-6
 SECONDS_TO_WEIGH = 3e-7
 SECONDS_PER_SCORE = 1e-8
 SECONDS_OF_TIER = 3e-6
+SECONDS_OF_PIPELINE = 4e-6
+SECONDS_PER_STAGE = 1.3e-6
 
 
 def seconds_of_variant(variant: Scenario, lists: Lists) -> float:
@@ -32,6 +35,8 @@ def seconds_of_variant(variant: Scenario, lists: Lists) -> float:
     if variant.engine.rules == "vllm":
         each += SECONDS_OF_ROUND * (lists.rounds > 0)
         each += SECONDS_OF_TIER * (variant.cache.cpu_blocks > 0)
+        if (stages := variant.engine.pipeline_parallel_size) > 1:
+            each += SECONDS_OF_PIPELINE + SECONDS_PER_STAGE * stages
         if cluster.routing == Routing.WEIGHTED.label:
             scores = cluster.instances * len(cluster.scorers)
             each += SECONDS_TO_WEIGH + SECONDS_PER_SCORE * scores

@@ -60,8 +60,13 @@ def test_what_costs_more_is_estimated_to_take_longer(tmp_path):
     few, many = (
         seconds(tmp_path, **blocks, **weighted, **{"cluster.instances": n}) for n in (2, 64)
     )
+    two, eight = (
+        seconds(tmp_path, **blocks, **{"engine.pipeline_parallel_size": stages})
+        for stages in (2, 8)
+    )
     assert plain < few < many
     assert plain < tier
+    assert 2 * plain < two < eight
 
 
 def cut(small, chunks):
