@@ -10,7 +10,10 @@ from strategies import _Drawn, _Random, _trace
 FEATURES = (
     *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
 )
-PIPELINES = ("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share")
+PIPELINES = (
+    *("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share"),
+    *("pipeline and drafts", "pipeline, groups and drafts"),
+)
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -50,6 +53,8 @@ def _explicit(source, features, max_requests, closed_loop):
         stages = source.pick((2, 2, 3, 4, 7))
         scenario["engine"]["pipeline_parallel_size"] = stages
         scenario["engine"]["pipeline_fair_share"] = "share" in feature
+        if "drafts" in feature:
+            scenario["engine"]["async_scheduling"] = True  # else refused
     if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":

@@ -86,7 +86,7 @@ def test_all_recorded_cases_are_here():
         "vllm2/state": 26,
         "vllm2/spec": 22,
         "vllm2/mix": 9,
-        "vllm2/pipeline": 27,
+        "vllm2/pipeline": 44,
         "vllm2/pd": 18,
     }
 

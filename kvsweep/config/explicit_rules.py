@@ -39,8 +39,7 @@ def check_explicit(scenario: Scenario) -> None:
     if has_roles(scenario.cluster):
         _check_roles(scenario)
     if scenario.engine.drafts and scenario.engine.pipeline_parallel_size > 1:
-        message = f"not with {_stages(scenario)}: no rule was recorded"
-        raise KeyProblem(("engine", "speculative"), message)
+        _check_staged_drafts(scenario)
     _check_batches(scenario)
 
 
@@ -63,6 +62,17 @@ def _stages(scenario: Scenario) -> str:
     key = dotted(key_of_stages(scenario))
     of_model = key.startswith("model.")
     return f"{key} = {scenario.engine.pipeline_parallel_size}" if of_model else key
+
+
+def _check_staged_drafts(scenario: Scenario) -> None:
+    """Refuse drafts in a pipeline but those that were recorded."""
+    stages = _stages(scenario)
+    if not scenario.engine.async_scheduling:
+        message = f"false, but of drafts with {stages} only asynchronous scheduling was recorded"
+        raise KeyProblem(("engine", "async_scheduling"), message)
+    if state_groups(scenario.cache.groups):
+        message = f"not with {stages} and groups of states: no rule was recorded"
+        raise KeyProblem(("engine", "speculative"), message)
 
 
 def _of_model(scenario: Scenario) -> bool:

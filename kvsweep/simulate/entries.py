@@ -177,7 +177,7 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_pipelines,
-        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *DRAFTS, *APART),
+        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *APART),
         "first run with pipelines",
         more=20,
     ),

@@ -150,7 +150,17 @@ def count_overtaken(events):
     [
         (
             {"engine": {"speculative": {"tokens": 2, "method": "eagle", "acceptance": 0.5}}},
-            "engine.speculative: not with engine.pipeline_parallel_size: no rule was recorded",
+            "engine.async_scheduling: false, but of drafts with engine.pipeline_parallel_size only",
+        ),
+        (
+            {
+                "engine": {
+                    "speculative": {"tokens": 2, "method": "eagle", "acceptance": 0.5},
+                    "async_scheduling": True,
+                },
+                "cache": {"groups": [{"kind": "state"}, {"kind": "full"}]},
+            },
+            "engine.speculative: not with engine.pipeline_parallel_size and groups of states",
         ),
         (
             {

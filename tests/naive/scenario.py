@@ -50,8 +50,8 @@ class Engine:
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
         if self.async_scheduling and self.preempt_for_urgent:
             raise ValueError("engine.async_scheduling: no rule for urgent preemption")
-        if self.drafts and self.pipeline_parallel_size > 1:
-            raise ValueError("engine.speculative: no rule for a pipeline")
+        if self.drafts and self.pipeline_parallel_size > 1 and not self.async_scheduling:
+            raise ValueError("engine.speculative: no rule for a synchronous pipeline")
         if self.drafts and not self.enable_chunked_prefill:
             raise ValueError("engine.speculative: no rule where vLLM cuts drafts at its limit")
         if self.max_num_batched_tokens < self.max_num_seqs:

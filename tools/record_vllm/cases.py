@@ -12,7 +12,7 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pipeline", "pipeline-state"),
+    *("pipeline", "pipeline-state", "pipeline-spec"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
 
@@ -90,7 +90,7 @@ def make_case(feature: str, seed: int) -> Document:
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
     features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
-    if feature in _EITHER and r.random() < 0.5:
+    if feature == "pipeline-spec" or (feature in _EITHER and r.random() < 0.5):
         features.add("async")
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -133,7 +133,7 @@ def _pipeline(draft: _Draft) -> None:
         for request in draft.requests:
             request["arrival_us"] = 0
         draft.tags.append("all at once")
-    if not states and r.random() < 0.12:
+    if not states and "spec" not in draft.features and r.random() < 0.12:
         _without_chunks(draft)
     kind = r.random()
     if states or kind > 0.3:

@@ -273,7 +273,7 @@ def _check_combination(scenario: Scenario) -> None:
                 "compared with anything there"
             )
     others = {
-        "engine.speculative": scenario.speculative,
+        "engine.speculative": scenario.speculative and not scenario.async_scheduling,
         "cache.offload": scenario.offload,
         "cluster.prefill_instances": scenario.disaggregation,
     }

@@ -167,6 +167,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine["oldest"] = in_ring(lane, engine["oldest"] + 1)
     engine["queued"] -= 1
     inst["in_flight"] = engine["queued"] > 0
+    if lane["stages"] and engine["queued"] > 0 and not is_busy(inst, engine):
+        engine["settles"] = 1  # it waits for the next batch by now, whoever enters meanwhile
     if batch["changes"] == 0 and told == 0 and none_changes(ws, lane, engine):
         engine["asleep"] = 1
 

@@ -36,6 +36,8 @@ class ExplicitInstance(Instance):
     ----------
     stages_us : list of int
         When each stage of the pipeline is done with all that was scheduled.
+    blocked : bool
+        Whether it waits for the oldest batch: nothing is scheduled before, whoever enters.
     """
 
     step_type = ExplicitStep
@@ -48,6 +50,7 @@ class ExplicitInstance(Instance):
         self.check = False
         self.checks = check
         self.window_freed = 0
+        self.blocked = False
         self.stages_us = [0] * scenario.engine.pipeline_parallel_size
         self.draft_tokens = self.accepted_tokens = 0
 
@@ -93,9 +96,12 @@ class ExplicitInstance(Instance):
         self._enter_queue(now)
         stuck = False
         while not stuck and (self._has_work() or self.queue):
-            if self._has_work() and len(self.queue) < self.depth:
-                self.queue.append(self._schedule(now))
+            if self._has_work() and len(self.queue) < self.depth and not self.blocked:
+                batch = self._schedule(now)
+                self.queue.append(batch)
+                self.blocked = not (batch.step or self._has_work())
             elif self.queue[0].step:
+                self.blocked = True
                 break
             else:
                 decision = self.queue[0].decision
@@ -105,6 +111,7 @@ class ExplicitInstance(Instance):
 
     def _process_oldest(self, now):
         batch = self.queue[0]
+        self.blocked = False
         super()._process_oldest(now)
         verified = batch.decision.verified
         self.draft_tokens += sum(drafts for _, drafts, _ in verified)
