@@ -222,6 +222,8 @@ def _under(scenario: Scenario) -> str:
     settings = []
     if scenario.engine.async_scheduling:
         settings.append("engine.async_scheduling = true")
+    if (stages := scenario.engine.pipeline_parallel_size) > 1:
+        settings.append(f"engine.pipeline_parallel_size = {stages}")
     if scenario.latency.first_steps_us:
         settings.append(f"latency.first_steps_us = {list(scenario.latency.first_steps_us)}")
     return f", under {', '.join(settings)}" if settings else ""

@@ -11,6 +11,8 @@ from kvsweep.config.axes import POLICY, SEED, Axis, about, number_kind
 from kvsweep.config.compose import SECTIONS, parts_of
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, fields_at, is_table, leaf_keys, types_at
+from kvsweep.config.served_model import key_of_stages
+from kvsweep.errors import dotted
 from kvsweep.explorer.choices import choices
 from kvsweep.explorer.ranges import slider_range
 from kvsweep.policies import Routing
@@ -82,7 +84,7 @@ def controls_of(sweep: Sweep, along: Axis) -> tuple[Control, ...]:
     scenario = sweep.scenario(first)
     others = [axis for axis in sweep.axes if axis.key not in (SEED, along.key)]
     found = [_of_axis(sweep, scenario, axis) for axis in others]
-    taken = {along.key, *(control.key for control in found)}
+    taken = {along.key, *(control.key for control in found), _following(scenario)}
     written = [".".join(map(str, path)) for path in _leaves(sweep.base, ())]
     usual = scenario.model_dump(mode="json")
     for key in dict.fromkeys([*written, *leaf_keys(Scenario)]):
@@ -91,6 +93,14 @@ def controls_of(sweep: Sweep, along: Axis) -> tuple[Control, ...]:
             found.append(control)
     order = (AXES, *SECTIONS)
     return tuple(sorted(found, key=lambda control: order.index(control.group)))
+
+
+def _following(scenario: Scenario) -> str | None:
+    """Return the key of a pipeline's stages that another one decides, and so has no control."""
+    if scenario.model is None:
+        return None
+    decides = dotted(key_of_stages(scenario))
+    return next(key for key in ("engine.pipeline_parallel_size", "model.pp") if key != decides)
 
 
 def _of_axis(sweep: Sweep, scenario: Scenario, axis: Axis) -> Control:

@@ -621,3 +621,13 @@ def test_terms_that_a_starting_point_lacks_may_be_none(tmp_path):
     found = calibrate_served(path, read_served(path, ()), start, 1.0, {})
     assert found.whole.point[:3] == pytest.approx(truth[:3], rel=0.01)
     assert (found.whole.point[3:] < 2e-4).all()
+
+
+def test_a_preset_of_a_pipeline_names_its_stages(tmp_path):
+    """Its step times are those of all stages together."""
+    made = serving.trace({"beta": serving.BETA}, engine={"pipeline_parallel_size": 2})
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(made)))
+    found = calibrate_served(path, read_served(path, ()), Linear(), 1.0, {})
+    assert found.part.point == pytest.approx(serving.BETA, rel=1e-2)
+    assert "under engine.pipeline_parallel_size = 2: ttft" in found.preset.fit

@@ -366,3 +366,23 @@ TABLES = st.recursive(
 def test_what_is_written_as_toml_is_read_as_the_same(value):
     assert tomllib.loads(f"x = {literal(value)}") == {"x": value}
     assert tomllib.loads(document({"a": 1, "t": {"x": value}})) == {"a": 1, "t": {"x": value}}
+
+
+@pytest.mark.parametrize(
+    ("more", "there"),
+    [
+        ("", "engine.pipeline_parallel_size"),
+        ('[model]\npreset = "llama-3.1-8b"\n', "model.pp"),
+        ('[model]\npreset = "llama-3.1-8b"\npp = 2\n', "model.pp"),
+        (
+            '[model]\npreset = "llama-3.1-8b"\n[engine]\npipeline_parallel_size = 2\n',
+            "engine.pipeline_parallel_size",
+        ),
+    ],
+)
+def test_the_stages_of_a_pipeline_have_one_control_and_it_can_be_moved(tmp_path, more, there):
+    subject = OfSweep(make_sweep(tmp_path, H8 + more))
+    stages = {"engine.pipeline_parallel_size", "model.pp"}
+    assert there in keys_of(subject).keys() & stages
+    assert not more or keys_of(subject).keys() & stages == {there}
+    assert refusal(subject, {there: 3}) == ""
