@@ -189,6 +189,9 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"engine.scheduler = {engine.scheduler!r}: vLLM has no such policy"
     if engine.victim != "last":
         yield f"engine.victim = {engine.victim!r}: vLLM preempts the last"
+    for key in ("preempt_for_urgent", "pipeline_fair_share"):
+        if getattr(engine, key):
+            yield f"engine.{key} = true: vLLM does not do this"
     if cache.cpu_blocks and cache.offload != Offload.VLLM.label:
         yield f"cache.offload = {cache.offload!r}: vLLM has no such tier"
     elif cache.cpu_blocks:

@@ -253,3 +253,17 @@ def test_a_pipeline_has_its_flag_and_is_told_whichever_key_gives_it(tmp_path, te
     flags = "--tensor-parallel-size 2 --pipeline-parallel-size 4 --block-size 16"
     assert flags in found.command
     assert any("of a pipeline" in note or "the pipeline" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "key"),
+    [
+        ("scheduler = 'priority'\npreempt_for_urgent = true", "preempt_for_urgent"),
+        ("pipeline_parallel_size = 2\npipeline_fair_share = true", "pipeline_fair_share"),
+    ],
+)
+def test_experiments_that_vllm_does_not_have_are_told(tmp_path, engine, key):
+    latency = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    told = f"engine.{key} = true: vLLM does not do this"
+    assert told in served_by(tmp_path, f"{latency}[engine]\n{engine}\n").notes
+    assert told not in served_by(tmp_path, latency).notes
