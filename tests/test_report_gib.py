@@ -37,6 +37,7 @@ def test_tokens_too():
     [
         {"grid": SWEEP["grid"] | {"cache.block_size": [16, 32]}},
         {"grid": SWEEP["grid"] | {"model.tp": [1, 2]}},
+        {"grid": SWEEP["grid"] | {"engine.pipeline_parallel_size": [1, 2]}},
         {"policies": {"large": {"cache.block_size": 32}}},
         {"policies": {"hybrid": {"cache.groups": [{"kind": "full"}] * 2}}},
         {"scenario": {"cache": SWEEP["scenario"]["cache"] | {"groups": [{"kind": "full"}] * 2}}},

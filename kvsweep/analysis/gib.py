@@ -12,7 +12,7 @@ GIB = 2**30
 
 DECIDING = (
     *("cache.block_size", "cache.groups", "cache.kv_bytes_per_token", "latency.model", "model."),
-    *("cluster.pools", "cluster.prefill", "cluster.decode"),
+    *("cluster.pools", "cluster.prefill", "cluster.decode", "engine.pipeline_parallel_size"),
 )
 """Keys, or how they begin, that change the bytes of a block from cell to cell."""
 

@@ -140,7 +140,8 @@ def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[st
 
 def _left(sweep: Sweep) -> int:
     """Count combinations of axes of the model that no probe has, which are told of none."""
-    lengths = [len(axis.values) for axis in sweep.axes if axis.key.startswith("model.")]
+    of_model = ("model.", "engine.pipeline_parallel_size")
+    lengths = [len(axis.values) for axis in sweep.axes if axis.key.startswith(of_model)]
     return prod(lengths) - (1 + sum(length - 1 for length in lengths))
 
 

@@ -45,6 +45,8 @@ def notes_of(
         yield f"without effect here: {', '.join(by_role['none'])}"
     if served.model.experts and (values.whole("data-parallel-size") or 1) > 1:
         yield "instances of a mixture of experts wait for each other in each step, here they do not"
+        if estimated and served.asked.pp > 1:
+            yield "the estimate of the blocks takes each instance to have all experts, not a part"
     longest = served.limits.max_model_len
     if values.text("max-model-len") in ("auto", "-1"):
         yield "--max-model-len auto: the server takes what fits its memory, here all are served"

@@ -124,6 +124,8 @@ def test_dry_run_says_how_many_models_it_does_not_list(run, tmp_path):
     assert out.count("\nmodel        ") == 4
     assert "and 2 more combinations of what it depends on\n" in out
     assert "more combinations" not in run("grid", file, "--dry-run", "--set", "model.tp=[1]")[1]
+    stages = ("--set", "grid.engine.pipeline_parallel_size=[1,2]")
+    assert "and 7 more combinations" in run("grid", file, "--dry-run", *stages)[1]
 
 
 def test_dry_run_counts_what_an_existing_store_lacks(run, file):

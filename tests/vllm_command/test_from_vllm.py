@@ -281,6 +281,9 @@ def test_what_is_not_in_the_numbers_is_told():
     assert "estimate" not in " ".join(by_set)
     experts = answer(Question(("vllm serve qwen3-30b-a3b -dp 2",), gpu="h100"))
     assert "wait for each other in each step" in " ".join(experts.notes)
+    assert not any("to have all experts" in note for note in experts.notes)
+    piped = answer(Question(("vllm serve qwen3-30b-a3b -dp 2 -pp 2",), gpu="h100"))
+    assert any("takes each instance to have all experts" in note for note in piped.notes)
     assert "variables of the environment are not read: VLLM_X" in " ".join(
         answer(Question((f"VLLM_X=1 {LLAMA}",), gpu="h100")).notes
     )
