@@ -616,3 +616,12 @@ def test_a_pipeline_is_told_with_what_its_step_times_do_not_know(load):
     given = "[engine]\npipeline_parallel_size = 2\n[latency]\nbeta = [1000.0]\n"
     (said,) = told(load(given), stages_text)
     assert said.endswith("what stages hand on to each other is not added")
+
+
+@pytest.mark.parametrize("axis", ["model.pp", "engine.pipeline_parallel_size"])
+def test_stages_that_follow_an_axis_are_not_told_as_those_of_all_cells(load, axis):
+    told_of = load(f'{ON_H100}[grid]\n"{axis}" = [1, 2]\n').to_dict()["scenario"]
+    assert "pp" not in told_of["model"]
+    assert "pipeline_parallel_size" not in told_of["engine"]
+    fixed = load(PIPED).to_dict()["scenario"]
+    assert (fixed["model"]["pp"], fixed["engine"]["pipeline_parallel_size"]) == (2, 2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.pools import has_roles
+from kvsweep.config.served_model import STAGES
 
 if TYPE_CHECKING:
     from kvsweep.config.sweep import Sweep
@@ -26,9 +27,10 @@ def canonical(sweep: Sweep) -> dict[str, Any]:
     -------
     dict
         ``scenario`` is the grid's first one, with all defaults filled in and without the keys that
-        are axes; tokens of the cache stand for its blocks. As its policy may hide what the base
-        says, `SCENARIOS` has, for each other policy, the keys in which it differs (None: that it
-        has not), but for those that it sets, except by tables; without any it is left out.
+        are axes, or whose values are those of an axis; tokens of the cache stand for its blocks. As
+        its policy may hide what the base says, `SCENARIOS` has, for each other policy, the keys in
+        which it differs (None: that it has not), but for those that it sets, except by tables;
+        without any it is left out.
     """
     scenario = _scenario(sweep, _first(sweep))
     scenarios = dict(_others(sweep, dict(leaves(scenario))))
@@ -89,7 +91,10 @@ def _scenario(sweep: Sweep, point: Mapping[str, Any]) -> dict[str, Any]:
     if scenario["cluster"]["pools"] or has_roles(built.cluster):
         del scenario["cluster"]["instances"]
     drawn = tuple(sweep.design.ranges) if sweep.design else ()
-    for key in (*(axis.key for axis in sweep.axes), *drawn):
+    varied = [*(axis.key for axis in sweep.axes), *drawn]
+    if built.model is not None and not set(STAGES).isdisjoint(varied):
+        varied += STAGES  # the other follows
+    for key in varied:
         _forget(scenario, key.split("."))
     return scenario
 

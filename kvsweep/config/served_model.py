@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kvsweep.sizing.question import Question
 
 CAPACITIES = ("gpu_blocks", "gpu_tokens")
+STAGES = ("engine.pipeline_parallel_size", "model.pp")
+"""Keys of the stages of a pipeline: of a scenario with a model, one decides the other."""
 
 Gib = Annotated[Positive, Field(le=MAX_MEMORY_BYTES / GIB)]
 Parallel = Annotated[Count, Field(le=MAX_LAYERS)]

@@ -192,7 +192,8 @@ def stages_text(scenario: Scenario, folder: Path) -> str | None:
             "measurement of a pipeline"
         )
     else:
-        whose = scenario.latency.model or "[latency]"
+        given = "[latency]" if scenario.latency.model_fields_set else "the pools"
+        whose = scenario.latency.model or given
         times = (
             f"the times of {whose} are taken for all stages of the pipeline together, an equal "
             "part for each; what stages hand on to each other is not added"

@@ -11,7 +11,7 @@ from kvsweep.config.axes import POLICY, SEED, Axis, about, number_kind
 from kvsweep.config.compose import SECTIONS, parts_of
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, fields_at, is_table, leaf_keys, types_at
-from kvsweep.config.served_model import key_of_stages
+from kvsweep.config.served_model import STAGES, key_of_stages
 from kvsweep.errors import dotted
 from kvsweep.explorer.choices import choices
 from kvsweep.explorer.ranges import slider_range
@@ -100,7 +100,7 @@ def _following(scenario: Scenario) -> str | None:
     if scenario.model is None:
         return None
     decides = dotted(key_of_stages(scenario))
-    return next(key for key in ("engine.pipeline_parallel_size", "model.pp") if key != decides)
+    return next(key for key in STAGES if key != decides)
 
 
 def _of_axis(sweep: Sweep, scenario: Scenario, axis: Axis) -> Control:
