@@ -54,7 +54,7 @@ def longest_stage(model: Model, tp: int, pp: int) -> tuple[range, float]:
     --------
     >>> from kvsweep.sizing.shapes import load_model
     >>> longest_stage(load_model("llama-3.1-70b"), tp=4, pp=3)[0]
-    range(27, 54)
+    range(54, 80)
     """
     parts, weights = stages(model.layers, pp), model.weights
     if weights is None:

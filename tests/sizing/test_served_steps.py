@@ -1,6 +1,7 @@
 """Step times that are computed: experts, latent attention, sliding windows, 8 bits; by hand."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.errors import InputError
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import figures
+from kvsweep.sizing.groups import stages
+from kvsweep.sizing.pipeline import longest_stage
 from kvsweep.sizing.served_steps import Peaks, step_terms, terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_from_config
@@ -452,3 +455,21 @@ def test_experts_that_no_layer_has_need_no_number_for_each_token():
     assert of_config(config | {"hybrid_override_pattern": "M-*M"}).experts == ()
     with pytest.raises(InputError, match="not known of NemotronHForCausalLM"):
         of_config(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "pp", "layers", "times"),
+    [
+        ("llama-3.1-70b", 2, range(40, 80), 1.0152),  # 40 layers and an output layer of 1.23
+        ("llama-3.1-70b", 3, range(54, 80), 1.0057),  # 26 and 1.23 of 81.23
+        ("llama-3.1-8b", 4, range(24, 32), 1.2098),
+    ],
+)
+def test_the_longest_stage_is_found_by_the_weights_that_it_reads(name, pp, layers, times):
+    model = load_model(name)
+    found = longest_stage(model, 1, pp)
+    assert found[0] == layers
+    assert found[1] == pytest.approx(times, abs=1e-3)
+    uncounted = replace(model, weights=None)
+    parts = sorted(range(pp), key=lambda stage: (-len(stages(model.layers, pp)[stage]), stage))
+    assert longest_stage(uncounted, 1, pp)[0] == stages(model.layers, pp)[parts[0]]
