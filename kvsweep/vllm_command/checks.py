@@ -15,7 +15,7 @@ from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.offload import SIZE, TRANSFER
 from kvsweep.vllm_command.values import Values
 
-EXECUTOR = "distributed-executor-backend"
+EXECUTOR, LAUNCHER = "distributed-executor-backend", "external_launcher"
 
 _OPTIONS = {
     "--tp": "--tensor-parallel-size",
@@ -121,6 +121,24 @@ def _check_pipeline(values: Values, served: Served) -> None:
         raise values.problem(found, told)
     if values.text(EXECUTOR) == "uni":
         raise values.problem(EXECUTOR, "'uni'; vLLM takes ray, mp or external_launcher with -pp")
+    if values.switch("async-scheduling") and (option := older_runner(values)) is not None:
+        told = f"vLLM refuses it in a pipeline with {option}; leave out one of the two"
+        raise values.problem("async-scheduling", told)
+
+
+def older_runner(values: Values) -> str | None:
+    """Return the option by which vLLM runs a pipeline as it did before, not asynchronously.
+
+    That is by its first model runner (``_get_v2_model_runner_unsupported_features``); None: the
+    second one runs it, or there is no pipeline.
+    """
+    if (values.whole("pipeline-parallel-size") or 1) == 1:
+        return None
+    if values.text(EXECUTOR) == LAUNCHER:
+        return f"--{EXECUTOR} {LAUNCHER}"
+    if values.switch("enable-dbo"):
+        return "--enable-dbo"
+    return "--ubatch-size" if (values.whole("ubatch-size") or 0) > 1 else None
 
 
 def divided_weights(values: Values, served: Served) -> float | None:

@@ -14,7 +14,12 @@ from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names
-from kvsweep.vllm_command.checks import EXECUTOR, check_served, divided_weights, said_of_the_command
+from kvsweep.vllm_command.checks import (
+    check_served,
+    divided_weights,
+    older_runner,
+    said_of_the_command,
+)
 from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
@@ -164,10 +169,6 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
     return told | {"async_scheduling": _asynchronous(values, known)[0]}
 
 
-LAUNCHER = "external_launcher"
-"""The executor whose pipelines vLLM runs by its older model runner, which is not asynchronous."""
-
-
 def _asynchronous(values: Values, known: Known) -> tuple[bool, str]:
     """Return whether the next step is scheduled while one is computed, and who says so."""
     on = values.switch("async-scheduling")
@@ -175,8 +176,8 @@ def _asynchronous(values: Values, known: Known) -> tuple[bool, str]:
         return on, "--async-scheduling" if on else "--no-async-scheduling"
     if known.synchronous:
         return False, OWN_LOG
-    if values.text(EXECUTOR) == LAUNCHER and (values.whole("pipeline-parallel-size") or 1) > 1:
-        return False, f"vLLM's default of a pipeline with --{EXECUTOR} {LAUNCHER}"
+    if (option := older_runner(values)) is not None:
+        return False, f"vLLM's default of a pipeline with {option}"
     return True, DEFAULT
 
 

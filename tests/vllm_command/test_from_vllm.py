@@ -700,8 +700,19 @@ def test_a_pipeline_is_simulated_as_one():
     assert fixed.scenario.cache.gpu_blocks == 4999
 
 
-def test_a_pipeline_of_an_external_launcher_is_synchronous_unless_told():
-    launched = "--distributed-executor-backend external_launcher"
-    assert keys(taken(f"-pp 2 {launched}"))["engine.async_scheduling"] is False
-    assert keys(taken(launched))["engine.async_scheduling"] is True
+@pytest.mark.parametrize(
+    "option",
+    ["--distributed-executor-backend external_launcher", "--enable-dbo", "--ubatch-size 2"],
+)
+def test_a_pipeline_of_the_older_runner_is_synchronous(option):
+    found = taken(f"-pp 2 {option}")
+    assert found.scenario.engine.steps_on_way == 2
+    assert f"# vLLM's default of a pipeline with {option.removesuffix(' 2')}" in found.text
+    assert keys(taken(option))["engine.async_scheduling"] is True
+    with pytest.raises(InputError, match="--async-scheduling: vLLM refuses it in a pipeline with"):
+        taken(f"-pp 2 --async-scheduling {option}")
+
+
+def test_a_pipeline_is_asynchronous_whoever_runs_it():
+    assert keys(taken("-pp 2 --ubatch-size 1"))["engine.async_scheduling"] is True
     assert keys(taken("-pp 2 --distributed-executor-backend ray"))["engine.async_scheduling"]
