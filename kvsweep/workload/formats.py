@@ -25,6 +25,9 @@ _TIMED = ("start_time", "end_time", "info")
 # Of which a line alone is no JSON document, but a line.
 _BY_LINES = frozenset(("mooncake", "qwen-bailian", "weka", "aiperf"))
 
+# One of them is enough to be told what else a trace of this project lacks.
+_OF_NATIVE = frozenset(("format", "requests", "scenario"))
+
 _AS_CSV = "; written as CSV or JSON lines, columns of any names are read (read.columns)"
 _NAMED = "; written as it is, it is read if read.columns.arrival, prompt and output name its keys"
 
@@ -116,6 +119,8 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
         if document is None:
             told = f"other keys than Mooncake's: {clip(', '.join(keys))}{_NAMED}"
             refuse(where, f"its lines are JSON objects of {told}")
+    if item and _OF_NATIVE.isdisjoint(item):
+        refuse(where, f"it is a JSON object of other keys: {clip(', '.join(item))}{_AS_CSV}")
     return "kvsweep", parse_json(text, where) if document is None else document
 
 

@@ -476,3 +476,15 @@ def test_the_largest_hash_ids_become_a_trace_that_can_be_written(tmp_path):
     first, second, third = requests.segment_ids.reshape(3, 2).tolist()
     assert (first[0], first[1], second[1]) == (second[0], third[0], third[1])
     assert len({*first, *second, *third, *requests.output_segment.tolist()}) == 6
+
+
+def test_an_object_of_other_keys_is_told_how_it_could_be_read(tmp_path):
+    """Results of guidellm and GenAI-Perf are one object; they were told that `format` is null."""
+    for keys in ("metadata, args, benchmarks", "experiments, service_kind"):
+        path = write(tmp_path, json.dumps({key: [] for key in keys.split(", ")}, indent=1))
+        told = f"^{path}: not a trace: it is a JSON object of other keys: {keys}; written as CSV"
+        with pytest.raises(InputError, match=told):
+            load_trace(path)
+    path = write(tmp_path, json.dumps({"requests": []}))
+    with pytest.raises(InputError, match=r"format: expected 'kvsweep-trace/1', got null$"):
+        load_trace(path)
