@@ -54,13 +54,15 @@ class Loose:
     near: float | None = None
     by: str = ""
 
-    def told(self) -> str:
-        """Say it."""
+    def told(self, started: bool) -> str:
+        """Say it; `started`: the search began at a preset, which then has no such term."""
         text = (
             f"{self.name} is not told apart from {self.like} (correlation {self.correlation:.2f})"
         )
         if self.near is None:
-            return f"{text} and held by nothing: name a preset with --from to hold it"
+            remedy = "name a preset with --from to hold it"
+            lacks = "the preset of --from has no such term"
+            return f"{text} and held by nothing: {lacks if started else remedy}"
         return f"{text}: held near {self.near:g}, {self.by}"
 
 

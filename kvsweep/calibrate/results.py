@@ -161,7 +161,8 @@ def calibrate_served(
     )
     tokens = request_errors(served, part.simulated.first, part.simulated.last, part.until)
     errors = series_errors(served, series, part.until)
-    cautions = (*assumed(served.scenario), *unseen(served, part.until), *_not_told(part, whole))
+    not_told = _not_told(part, whole, family)
+    cautions = (*assumed(served.scenario), *unseen(served, part.until), *not_told)
     return ServedResult(
         served, family, preset, part, whole, tokens, series, errors, problems, cautions
     )
@@ -176,13 +177,14 @@ def said_of(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from None
 
 
-def _not_told(part: ServedFit, whole: ServedFit) -> Iterator[str]:
+def _not_told(part: ServedFit, whole: ServedFit, family: Family) -> Iterator[str]:
     """Say which parameters the fits do not tell."""
+    started = family.reference() is not None
     fits = [(whole, "fit to all")]
     if part is not whole:
         fits.insert(0, (part, f"fit to {part.until:.1f} s"))
     for fit, where in fits:
-        yield from (f"{where}: {loose.told()}" for loose in fit.loose)
+        yield from (f"{where}: {loose.told(started)}" for loose in fit.loose)
         yield from (f"{where}: {one.told()}" for one in fit.ranges)
 
 

@@ -191,6 +191,7 @@ def test_coefficients_that_a_run_does_not_tell_are_held_to_the_preset(building):
     (loose,) = [one for one in free.part.loose if one.name == "beta[2]"]
     assert loose.near is None
     assert any("beta[2] is not told apart from" in caution for caution in free.cautions)
+    assert any(c.endswith("name a preset with --from to hold it") for c in free.cautions)
     near = [1.1 * beta for beta in serving.BETA]
     held = calibrate_served(building, served, Linear(near, "as known"), 0.25, {})
     (loose,) = [one for one in held.part.loose if one.name == "beta[2]"]
@@ -631,3 +632,13 @@ def test_a_preset_of_a_pipeline_names_its_stages(tmp_path):
     found = calibrate_served(path, read_served(path, ()), Linear(), 1.0, {})
     assert found.part.point == pytest.approx(serving.BETA, rel=1e-2)
     assert "under engine.pipeline_parallel_size = 2: ttft" in found.preset.fit
+
+
+def test_a_coefficient_that_the_preset_lacks_is_told_so(building):
+    """The remedy was to name a preset with --from, beside which it stood."""
+    served = read_served(building, ())
+    near = [*(1.1 * beta for beta in serving.BETA[:2]), 0.0, *serving.BETA[3:]]
+    found = calibrate_served(building, served, Linear(near, "as known"), 0.25, {})
+    told = [caution for caution in found.cautions if "held by nothing" in caution]
+    assert told
+    assert all(text.endswith("the preset of --from has no such term") for text in told)
