@@ -134,9 +134,10 @@ def make_problem(
     """
     low, high = float(min(axis.values)), float(max(axis.values))
     if low == high:
+        remedy = "" if generous_high is None else "; or give --between LOW:HIGH"
         raise InputError(
-            f"{sweep.source.label}: grid.{axis.key}: one value, {low:g}; a search needs a range, "
-            "its first value and its last"
+            f"{sweep.source.label}: grid.{axis.key}: one value, {low:.15g}; a search needs a "
+            f"range, its first value and its last{remedy}"
         )
     others = [a for a in sweep.axes if a.key != SEED and a.name != axis.name]
     combinations = product(*(a.values for a in others))

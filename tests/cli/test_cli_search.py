@@ -310,3 +310,13 @@ def test_seeds_with_a_trace_each_are_as_many_as_the_sweep_has(run, tmp_path):
     assert (code, err.count("cannot read")) == (0, 0)
     (group,) = json.loads(out)["groups"]
     assert 1 < group["seeds"] <= 3
+
+
+def test_an_axis_of_one_value_is_told_the_option_for_a_range(run, sweep):
+    """`size` has an option for it; the message named only the values of the axis."""
+    one = ("--set", "cache.gpu_blocks=[1234567]")
+    code, _, err = run("size", sweep, "--find", "blocks", *TARGET, *one)
+    assert code == 2
+    told = "grid.cache.gpu_blocks: one value, 1234567; a search needs a range, its first value and "
+    assert f"{told}its last; or give --between LOW:HIGH\n" in err
+    assert "--between" not in run("cliff", sweep, "--search", *one)[2]
