@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Interval, seeds_note
 from kvsweep.analysis.wording import MISSING, label, number
 from kvsweep.report.table import interval_text, plural, table
@@ -62,7 +63,22 @@ def recommendation_text(answer: SearchAnswer) -> str:
         if group.labels:
             parts.append(f"{label(group.labels)}:")
         parts += [*_tried(group, NEAREST), "", *_recommended(answer, group), ""]
-    return "\n".join(parts).rstrip()
+    return "\n".join([*parts, *_without_answer(answer)]).rstrip()
+
+
+def _without_answer(answer: SearchAnswer) -> Iterator[str]:
+    """Name the groups whose curve is within the limit somewhere, which no value's seeds show."""
+    kept = (Outcome.CROSSES, Outcome.NEVER)
+    groups = [g.labels for g in answer.groups if g.answer is None and g.outcome in kept]
+    if not groups:
+        return
+    names = [label(labels) for labels in groups[:NEAREST] if labels]
+    more = [f"{len(groups) - NEAREST:,} more"] if len(groups) > NEAREST else []
+    which = f" for {'; '.join([*names, *more])}" if names else ""
+    yield (
+        f"No recommendation{which}: no value of the grid is shown to keep "
+        f"{' and '.join(answer.targets)}, with {100 * answer.confidence:g} % confidence"
+    )
 
 
 def _sentence(answer: SearchAnswer, group: GroupAnswer) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from sweeping import CLIFF, make_sweep
 
 from kvsweep.analysis.cells import Cells
@@ -347,3 +348,21 @@ def test_of_a_rate_at_which_nothing_happens_the_highest_is_the_answer(tmp_path):
     asked = {"metric": "preemption_rate", "threshold": 0.05, "along": "rate"}
     (found,), _ = run(cliff_problem(sweep, asked, Aim(max_seeds=3)))
     assert (found.outcome.value, found.answer) == ("never", 4.0)
+
+
+def test_groups_of_a_store_without_a_recommendation_are_named(tmp_path):
+    """They were left out of the text, though their curves cross the threshold."""
+    text = DROPPING.replace("[40, 2000]", '[1000, 1500, 2000]\n"workload.rate" = [5, 10]')
+    ds = run_grid(make_sweep(tmp_path, text), out=tmp_path / "grid.zarr").load()
+    times = ds["ttft_p99_ms"]
+    spread = xr.DataArray([-2.0, 0.0, 2.0], dims="seed")
+    level = xr.DataArray([9.0, 3.0, 1.0], dims="gpu_blocks") + spread * (ds["rate"] == 10)
+    ds["ttft_p99_ms"] = (times * 0 + level).transpose(*times.dims)
+    cliff = find_cliff(ds, metric="ttft_p99_ms", along="gpu_blocks", threshold=4.0)
+    answer = answer_from(ds, cliff, tmp_path / "grid.zarr")
+    assert [group.answer for group in answer.groups] == [1500, None]
+    told = "no value of the grid is shown to keep ttft_p99_ms <= 4, with 95 % confidence"
+    assert recommendation_text(answer).endswith(f"No recommendation for rate 10: {told}")
+    cliff = find_cliff(ds.sel(rate=10), metric="ttft_p99_ms", along="gpu_blocks", threshold=4.0)
+    answer = answer_from(ds.sel(rate=10), cliff, tmp_path / "grid.zarr")
+    assert recommendation_text(answer).endswith(f"No recommendation for rate 10: {told}")
