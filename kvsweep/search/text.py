@@ -169,7 +169,10 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
         if best is not None and best.verdict == NO_VALUE:  # which no further simulation changes
             where = _range_text(answer)
             return f"no value from {where} is shown to keep {limits}{_at_best(answer, group)}"
-        return f"no value is shown to keep {limits} with these simulations"
+        few = group.stopped in ("budget", "interrupted")
+        few = few and any(c.verdict == WITHIN for c in group.candidates)
+        why = ": those within have too few seeds for an answer" if few else ""
+        return f"no value is shown to keep {limits} with these simulations{why}"
     what = f"{answer.goal} {answer.along} that keeps"
     if answer.along == "instances":
         what = "fewest instances that keep"

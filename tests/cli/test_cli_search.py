@@ -320,3 +320,13 @@ def test_an_axis_of_one_value_is_told_the_option_for_a_range(run, sweep):
     told = "grid.cache.gpu_blocks: one value, 1234567; a search needs a range, its first value and "
     assert f"{told}its last; or give --between LOW:HIGH\n" in err
     assert "--between" not in run("cliff", sweep, "--search", *one)[2]
+
+
+def test_values_that_are_within_by_too_few_seeds_are_told_apart(run, sweep):
+    """The table called them within, and the sentence above it said that none is shown."""
+    asked = ("size", sweep, "--find", "blocks", *TARGET)
+    _, out, _ = run(*asked, "--budget", "12", "--max-seeds", "40")
+    assert " within" in out
+    assert "with these simulations: those within have too few seeds for an answer\n" in out
+    _, out, _ = run(*asked, "--budget", "1")
+    assert "too few seeds" not in out
