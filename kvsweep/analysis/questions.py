@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
+def select(ds: xr.Dataset, at: Sequence[str], option: str = "--at") -> xr.Dataset:
     """Return the part of a store that is to be looked at.
 
     Parameters
@@ -34,20 +34,25 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
         The store.
     at : sequence of str
         ``AXIS=VALUE`` each.
+    option : str
+        What they were given by, for messages.
 
     Raises
     ------
     InputError
-        If there is no such axis or value.
+        If there is no such axis or value, or the axis has been chosen from already.
     """
     for text in at:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--at {text}: expected AXIS=VALUE")
+            raise InputError(f"{option} {text}: expected AXIS=VALUE")
         axes = [str(dim) for dim in ds["status"].dims]
         if name not in axes:
+            if name in ds.coords and not ds[name].dims:
+                chosen = _plain(ds[name].item())
+                raise InputError(f"{option} {text}: {name!r} is {chosen} already; give it once")
             hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
-            raise InputError(f"--at {text}: no axis {name!r}{hint}")
+            raise InputError(f"{option} {text}: no axis {name!r}{hint}")
         if ds[name].dtype.kind == "b" and value in ("true", "false", "0", "1"):  # as elsewhere
             value = str(value in ("true", "1"))
         known = [_plain(known) for known in ds[name].values]
@@ -58,7 +63,7 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
         if value not in known:
             hint = _nearest(ds[name].values, value) or did_you_mean(value, known)
             hint = hint or f"; one of: {', '.join(known)}"
-            raise InputError(f"--at {text}: the store has no such value{hint}")
+            raise InputError(f"{option} {text}: the store has no such value{hint}")
         ds = ds.isel({name: known.index(value)})
     return ds
 

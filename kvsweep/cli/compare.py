@@ -61,7 +61,7 @@ def compare(
     from kvsweep.report.comparison import compare_text
 
     check_new([a, b], {"--plot": figure}, overwrite)
-    first, second = read(a, (*at, *at_a)), read(b, (*at, *at_b))
+    first, second = read(a, at, at_a, "--at-a"), read(b, at, at_b, "--at-b")
     found = compared(first, second, metric or _asked(first), confidence)
     if as_json:
         print_json(found.to_dict())

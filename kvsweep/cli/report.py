@@ -78,8 +78,8 @@ def report(
     check_new(stores, {"--out": target}, overwrite)
     from kvsweep.webpage import report_page
 
-    parts = ((*at, *at_a), (*at, *at_b)) if compared else [at] * len(stores)
-    chosen = [(store, read(store, part)) for store, part in zip(stores, parts, strict=True)]
+    own = ((at_a, "--at-a"), (at_b, "--at-b")) if compared else [((), "")] * len(stores)
+    chosen = [(store, read(store, at, *each)) for store, each in zip(stores, own, strict=True)]
     page = report_page(chosen, compared=compared, metric=metric)
     with written(target) as file:
         file.write(page)

@@ -254,8 +254,12 @@ def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
     return find_warnings(cells_of(ds, cliff=cliff))
 
 
-def read(store: Where, at: Sequence[str] = ()) -> xr.Dataset:
+def read(
+    store: Where, at: Sequence[str] = (), own: Sequence[str] = (), option: str = ""
+) -> xr.Dataset:
     """Open a store, or the part of it named by ``--at``; what is used of it is read then.
+
+    `own` chooses further, as `option` of one of two stores does.
 
     Raises
     ------
@@ -266,4 +270,4 @@ def read(store: Where, at: Sequence[str] = ()) -> xr.Dataset:
     from kvsweep.store import open_results
 
     leave_dask()
-    return select(open_results(str(store)), at)
+    return select(select(open_results(str(store)), at), own, option)

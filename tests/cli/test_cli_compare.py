@@ -76,3 +76,17 @@ def test_without_a_question_in_the_sweep_a_metric_is_needed(run, tmp_path):
     code, _, err = run("compare", "c.zarr", "c.zarr")
     assert code == 2
     assert err == "kvsweep: --metric: missing; the sweep of A has neither [cliff] nor [pareto]\n"
+
+
+def test_the_side_whose_choice_is_wrong_is_named_by_its_option(run, stores):
+    """Messages named --at, of whichever of the two stores."""
+    for command in (("compare",), ("report", "--compare", "--out", "r.html")):
+        code, _, err = run(*command, *stores, "--at-b", "gpu_blocks=7")
+        assert code == 2
+        assert "kvsweep: --at-b gpu_blocks=7: the store has no such value" in err
+    twice = ("--at", "policy=round-robin", "--at-a", "policy=least-loaded")
+    _, _, err = run("compare", *stores, *twice)
+    told = "--at-a policy=least-loaded: 'policy' is round-robin already; give it once"
+    assert err == f"kvsweep: {told}\n"
+    _, _, err = run("show", stores[0], "--at", "policy=round-robin", "--at", "policy=other")
+    assert "--at policy=other: 'policy' is round-robin already; give it once" in err
