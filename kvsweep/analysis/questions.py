@@ -6,12 +6,13 @@ What is typed are the values of options, which messages name: ``--at``, ``--metr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from kvsweep.analysis import variables
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.effect_records import Effects
@@ -104,12 +105,43 @@ def cliff_of(ds: xr.Dataset, given: Mapping[str, Any]) -> Cliff:
     InputError
         If neither says what to look for.
     """
-    asked = {**(_sweep_of(ds).get("cliff") or {})}
-    asked |= {key: value for key, value in given.items() if value is not None}
+    own = _sweep_of(ds).get("cliff") or {}
+    asked = own | {key: value for key, value in given.items() if value is not None}
+    if "threshold" in own and given.get("threshold") is None:
+        check_threshold(own, asked["metric"], lambda name: _units(ds, name))
     for key in ("metric", "along", "threshold"):
         if key not in asked:
             raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
     return find_cliff(ds, **asked)
+
+
+def _units(ds: xr.Dataset, name: str) -> str:
+    return str(variables.get(ds, name).attrs.get("units", "1"))
+
+
+def check_threshold(own: Mapping[str, Any], metric: str, units: Callable[[str], str]) -> None:
+    """Refuse to take the threshold of a sweep's own measure for that of another kind.
+
+    Parameters
+    ----------
+    own : mapping
+        The sweep's ``[cliff]``.
+    metric : str
+        The measure that is asked for.
+    units : callable
+        Units of a measure.
+
+    Raises
+    ------
+    InputError
+        If the units differ, or which of the two sides is better.
+    """
+    sides = [name in variables.HIGHER_IS_BETTER for name in (own["metric"], metric)]
+    if sides[0] != sides[1] or units(own["metric"]) != units(metric):
+        raise InputError(
+            f"--threshold: missing; that of the sweep, {own['threshold']:,.15g}, is one of "
+            f"{own['metric']}"
+        )
 
 
 def front_of(ds: xr.Dataset, objectives: str | None) -> Front:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.analysis.questions import check_threshold
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.config import load_sweep
 from kvsweep.config.axes import SEED, about
@@ -176,12 +177,14 @@ def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:
     InputError
         If something is missing or not there.
     """
-    asked = sweep.cliff.model_dump() if sweep.cliff else {}
-    asked |= {key: value for key, value in given.items() if value is not None}
+    own = sweep.cliff.model_dump() if sweep.cliff else {}
+    asked = own | {key: value for key, value in given.items() if value is not None}
     for key in ("metric", "along", "threshold"):
         if key not in asked:
             raise InputError(f"--{key}: missing; {sweep.source.label} has no [cliff]")
     check_metric(asked["metric"], sweep.rules.split(","), "--metric")
+    if own and given.get("threshold") is None:
+        check_threshold(own, asked["metric"], lambda name: Target(name, 0.0).units)
     check_limit(float(asked["threshold"]), "--threshold")
     at_most = asked["metric"] not in HIGHER_IS_BETTER
     target = Target(asked["metric"], float(asked["threshold"]), at_most)

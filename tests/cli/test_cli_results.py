@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, write_sweep
 
 import kvsweep
 from kvsweep import store
@@ -493,3 +493,14 @@ def test_a_figure_of_another_kind_is_refused_before_anything_is_drawn(run, resul
     code, _, err = run("plot", results, "cliff", "-o", "figure.jpg")
     assert code == 2
     assert err == "kvsweep: --out figure.jpg: figures are written as .png, .svg or .pdf\n"
+
+
+def test_a_threshold_of_another_kind_of_measure_is_not_taken(run, results, tmp_path):
+    """Milliseconds, and shares of which more is better, were compared with the sweep's limit."""
+    told = "kvsweep: --threshold: missing; that of the sweep, 0.5, is one of preemption_rate\n"
+    sweep = str(write_sweep(tmp_path, BASE + GRID + CLIFF, "own.toml"))
+    for command in (("cliff", results), ("cliff", sweep, "--search"), ("plot", results, "cliff")):
+        for metric in ("ttft_p99_ms", "prefix_hit_rate"):
+            assert run(*command, "--metric", metric) == (2, "", told)
+    for more in (("prefix_hit_rate", "--threshold", "0.1"), ("priority_inversion_rate",)):
+        assert run("cliff", results, "--metric", *more)[0] == 0
