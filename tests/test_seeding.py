@@ -14,6 +14,7 @@ from kvsweep.config.until import Until
 from kvsweep.errors import InputError
 from kvsweep.policies import Status
 from kvsweep.report import seeds_text
+from kvsweep.report.seeds import _row
 from kvsweep.seeding import reached
 
 POLICIES = 'policy = ["round-robin", "least-loaded"]\n"cache.gpu_blocks" = [100, 160]\n'
@@ -239,3 +240,9 @@ def test_what_is_not_narrow_has_the_width_of_the_terminal(tmp_path, monkeypatch)
     _, *rows = seeds_text(told(ds)).splitlines()
     assert rows[0].startswith("  not in")
     assert max(map(len, rows)) <= width
+
+
+def test_a_half_width_above_the_mean_is_written_in_whole_per_cents():
+    """It was `± 3e+02 %`."""
+    row = _row({"cell": {"rate": 9}, "mean": 1.0, "half": 3.0, "missing": 0})
+    assert row[2] == "± 300 %"

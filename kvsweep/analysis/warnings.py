@@ -26,7 +26,7 @@ from kvsweep.analysis.losses import (
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import number, two_digits
 from kvsweep.arguments import checked
 from kvsweep.config.pools import BOTH_ROLES, pools_of
 from kvsweep.errors import InputError
@@ -99,8 +99,8 @@ def burst(cells: Cells) -> ResultWarning | None:
     what = "the cliff is that" if cells.cliff else "latencies are those"
     return found.warning(
         "burst",
-        f"{found.value('injected'):,.0f} requests arrive within {span[found.worst]:.2g} s, and "
-        f"one takes {service:.2g} s to serve{found.share and ',' + found.share}: "
+        f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s, "
+        f"and one takes {two_digits(service)} s to serve{found.share and ',' + found.share}: "
         f"{what} of a burst, not of a steady rate; for that take more requests at a rate below "
         "capacity",
     )

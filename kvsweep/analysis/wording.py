@@ -51,6 +51,17 @@ def gib(amount: float) -> str:
     return number(round(amount, 2) if amount >= 0.01 else float(f"{amount:.2g}"))
 
 
+def two_digits(value: float) -> str:
+    """Write a number to two digits, a large one to whole ones.
+
+    Examples
+    --------
+    >>> two_digits(0.0772), two_digits(27.4), two_digits(1234.5)
+    ('0.077', '27', '1,234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 9.5 else f"{value + 0.0:.2g}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return ``1 request``, ``12,031 requests``.
 

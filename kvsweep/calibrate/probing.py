@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.analysis.wording import number
 from kvsweep.calibrate.holding import EXACT, LOOSE
 from kvsweep.calibrate.searching import Found, descend, go_on
 
@@ -50,9 +51,10 @@ class Range:
 
     def told(self) -> str:
         """Say it."""
+        low, high = (number(float(f"{end:.3g}")) for end in (self.low, self.high))
         return (
-            f"{self.name} is hardly told: {self.low:.3g} to {self.high:.3g}, and maybe beyond, "
-            "fits about as well; trust it only for loads like this run's"
+            f"{self.name} is hardly told: {low} to {high}, and maybe beyond, fits about as well; "
+            "trust it only for loads like this run's"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvsweep.analysis.wording import counted, label, number
+from kvsweep.analysis.wording import counted, label, number, two_digits
 from kvsweep.config.until import Until
 from kvsweep.report.table import mean_and_sd, table
 
@@ -54,6 +54,7 @@ def _row(cell: dict[str, Any]) -> list[str]:
     elif half is None:
         known, share = number(mean), ""
     else:
-        known, share = mean_and_sd(mean, half), f"± {100 * half / abs(mean):.2g} %" if mean else ""
+        known = mean_and_sd(mean, half)
+        share = f"± {two_digits(100 * half / abs(mean))} %" if mean else ""
     missing = f"{cell['missing']:,}" if cell["missing"] else ""
     return [f"  {label(cell['cell']) or 'the one cell'}", known, share, missing]

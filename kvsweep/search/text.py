@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Interval, seeds_note
-from kvsweep.analysis.wording import MISSING, label, number
+from kvsweep.analysis.wording import MISSING, label, number, two_digits
 from kvsweep.report.table import interval_text, plural, table
 from kvsweep.search.answer_records import (
     DROPS,
@@ -243,7 +243,7 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
             tighter = 100.0 * abs(group.first_at - group.answer) / group.answer
             yield (
                 f"  breaks first: {group.first}, past its limit at {group.first_at:,.15g}, "
-                f"{tighter:.2g} % from here"
+                f"{two_digits(tighter)} % from here"
             )
     if any(candidate.verdict == DROPS for candidate in group.candidates):
         yield (
@@ -262,10 +262,5 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
 
 
 def _margin_text(margin: Margin) -> str:
-    left = "" if margin.room is None else f" ({_percent(100 * margin.room)} % left)"
+    left = "" if margin.room is None else f" ({two_digits(100 * margin.room)} % left)"
     return f"{margin.metric} {number(margin.mean)} of {number(margin.limit)}{left}"
-
-
-def _percent(value: float) -> str:
-    """Write a percentage to two digits, or whole."""
-    return f"{value:.0f}" if abs(value) >= 9.5 else f"{value + 0.0:.2g}"

@@ -20,6 +20,7 @@ from kvsweep.calibrate.families import Linear, Roofline, Terms, family_of
 from kvsweep.calibrate.load import measured_load, unseen
 from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_preset
+from kvsweep.calibrate.probing import Range
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served, with_delays
 from kvsweep.calibrate.simulated import NEVER_S, Simulator
@@ -642,3 +643,9 @@ def test_a_coefficient_that_the_preset_lacks_is_told_so(building):
     told = [caution for caution in found.cautions if "held by nothing" in caution]
     assert told
     assert all(text.endswith("the preset of --from has no such term") for text in told)
+
+
+def test_the_range_of_a_large_coefficient_is_written_out():
+    told = Range("beta[0]", 4863.31, 12345.6).told()
+    assert told.startswith("beta[0] is hardly told: 4,860 to 12,300, and maybe beyond, ")
+    assert ": 1.24e-06 to 0.5, " in Range("beta[3]", 1.2357e-6, 0.5).told()

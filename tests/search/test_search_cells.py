@@ -1,5 +1,6 @@
 """Searches over the cells of a sweep: the same as its grid, whoever simulates, however shared."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -366,3 +367,14 @@ def test_groups_of_a_store_without_a_recommendation_are_named(tmp_path):
     cliff = find_cliff(ds.sel(rate=10), metric="ttft_p99_ms", along="gpu_blocks", threshold=4.0)
     answer = answer_from(ds.sel(rate=10), cliff, tmp_path / "grid.zarr")
     assert recommendation_text(answer).endswith(f"No recommendation for rate 10: {told}")
+
+
+def test_what_breaks_first_far_away_is_told_in_whole_per_cents(tmp_path):
+    """A value of three times the answer was `2e+02 %` from it."""
+    problem = sized(tmp_path, max_seeds=3)
+    found, _ = run(problem)
+    answer = answer_of(problem, "smallest", "block", found, False)
+    group = answer.groups[0]
+    group = replace(group, first="preemption_rate", first_at=3 * group.answer)
+    text = search_text(replace(answer, groups=(group,)))
+    assert f"past its limit at {group.first_at:,}, 200 % from here" in text
