@@ -108,7 +108,7 @@ def grid(
     from kvsweep.config import load_sweep
     from kvsweep.config.service_levels import goodput_overrides
 
-    sweep = load_sweep(file, [*settings, *goodput_overrides(goodput)], seeds=seeds)
+    sweep = load_sweep(file, [*settings, *goodput_overrides(goodput, settings)], seeds=seeds)
     from kvsweep.store import default_path  # Zarr and NumPy (0.2 s), which no mistake waits for
 
     path = out or default_path(sweep)

@@ -87,7 +87,7 @@ def size(
     from kvsweep.search.ranges import KINDS
     from kvsweep.search.wanted import load_for_size, size_problem, told_by_table, with_size_table
 
-    sweep, find = load_for_size(file, [*settings, *goodput_overrides(goodput)], find)
+    sweep, find = load_for_size(file, [*settings, *goodput_overrides(goodput, settings)], find)
     workers = given.pop("workers")
     given |= {"targets": targets, "between": between, "attainment": attainment}
     asked = with_size_table(sweep, find, given)

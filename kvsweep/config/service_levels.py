@@ -106,14 +106,23 @@ def same_but_levels(scenarios: Sequence[Scenario]) -> list[int]:
     return first
 
 
-def goodput_overrides(texts: Iterable[str]) -> Iterator[str]:
+def goodput_overrides(texts: Iterable[str], settings: Iterable[str] = ()) -> Iterator[str]:
     """Yield the overrides, ``slo.ttft_ms=2000``, that ``--goodput ttft:2000`` stands for.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        ``NAME:MS`` each.
+    settings : iterable of str
+        Those of ``--set``, which may not say the same.
 
     Raises
     ------
     InputError
-        If one is not of the form NAME:MS, names no level or one again, or has no such value.
+        If one is not of the form NAME:MS, names no level or one again, or has no such value; or
+        a setting has that level.
     """
+    keys = [text.partition("=")[0].strip() for text in settings]
     known = {**_OF_VLLM, "e2e": "e2e"}
     seen: set[str] = set()
     for text in texts:
@@ -127,7 +136,10 @@ def goodput_overrides(texts: Iterable[str]) -> Iterator[str]:
         if known[name] in seen:
             raise InputError(f"--goodput {cut(text)}: {name} is given twice")
         seen.add(known[name])
-        yield f"slo.{known[name]}_ms={_milliseconds(value, text)!r}"
+        key = f"slo.{known[name]}_ms"
+        if key in keys:
+            raise InputError(f"--goodput {cut(text)}: --set {key} says it too; give one of them")
+        yield f"{key}={_milliseconds(value, text)!r}"
 
 
 def _milliseconds(value: str, text: str) -> float:

@@ -330,3 +330,11 @@ def test_values_that_are_within_by_too_few_seeds_are_told_apart(run, sweep):
     assert "with these simulations: those within have too few seeds for an answer\n" in out
     _, out, _ = run(*asked, "--budget", "1")
     assert "too few seeds" not in out
+
+
+def test_a_level_that_is_set_and_asked_for_is_told_by_both_options(run, sweep):
+    """The message named --set alone, and said that it is given twice."""
+    both = ("--goodput", "tpot:50", "ttft:400", "--set", "slo.ttft_ms=300")
+    told = "kvsweep: --goodput ttft:400: --set slo.ttft_ms says it too; give one of them\n"
+    assert run("size", sweep, "--find", "blocks", *both) == (2, "", told)
+    assert run("grid", sweep, *both) == (2, "", told)
