@@ -570,3 +570,14 @@ def test_switches_are_named_as_a_sweep_file_has_them_wherever_they_stand():
     text = cliff_text(find_cliff(switched))
     assert "true / false" in text
     assert "True" not in text
+
+
+def test_what_is_shown_by_ratios_alone_is_told():
+    """The sentence said that no interaction is shown, and the table below that one is."""
+    ds = factorial().isel(gpu_blocks=0)
+    scale = xr.DataArray([1.0, 10.0, 100.0, 1000.0, 1e4, 1e5, 1e6, 1e7], dims="seed")
+    rows = xr.DataArray([[1.0, 1.0], [1.0, 2.0]], dims=("scheduler", "routing"))
+    ds["ttft_p99_ms"] = scale * rows
+    lines = effects_text(factorial_effects(ds, "ttft_p99_ms")).splitlines()
+    assert "no effect of a single change is shown as a difference, 2 as a ratio" in lines
+    assert "no interaction is shown as a difference, 1 as a ratio" in lines

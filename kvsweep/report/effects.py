@@ -55,10 +55,18 @@ def _sentences(effects: Effects, group: EffectGroup) -> list[str]:
     if len(several) > MAX_SENTENCES:
         told.append(f"and {len(several) - MAX_SENTENCES:,} more interactions")
     if not single:
-        told.append("no effect of a single change is shown")
-    if not several and any(len(e.changes) > 1 for e in group.effects):
-        told.append("no interaction is shown")
+        apart = [e for e in group.effects if len(e.changes) == 1]
+        told.append(_none_shown("effect of a single change", apart))
+    together = [e for e in group.effects if len(e.changes) > 1]
+    if not several and together:
+        told.append(_none_shown("interaction", together))
     return [name + text for text in told]
+
+
+def _none_shown(what: str, effects: Sequence[Effect]) -> str:
+    """Say that no difference is shown, and how many ratios are: the tables tell those too."""
+    ratios = sum(e.ratio.verdict not in (None, Verdict.NOT_SHOWN) for e in effects)
+    return f"no {what} is shown{f' as a difference, {ratios:,} as a ratio' if ratios else ''}"
 
 
 def _shown(effects: Iterable[Effect]) -> list[Effect]:
