@@ -138,7 +138,8 @@ def _by_option(message: str) -> str:
     """Name the options of `slice` where a message names the keys that they stand for."""
     for option, key in (("--from", "slice.from_s"), ("--to", "slice.to_s"), ("--limit", "limit")):
         message = message.replace(f"--set workload.{key}", option)
-    return message
+    message = message.replace(" is not after from_s, ", " is not after --from, ")
+    return message.replace(": workload.slice: no request", ": --from, --to: no request")
 
 
 def _write_bent(

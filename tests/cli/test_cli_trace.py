@@ -348,6 +348,14 @@ def test_figures_are_drawn_with_and_without_reuse(run, files):
         (("info", "{}/azure.csv", "--set", "scale"), "as in scale=2"),
         (("slice", "{}/azure.csv", "--from", "9", "--to", "2", "-o", "{}/x.json"), "--to: 2 is"),
         (
+            ("slice", "{}/azure.csv", "--from", "9", "--to", "2", "-o", "{}/x.json"),
+            "--to: 2 is not after --from, 9",
+        ),
+        (
+            ("slice", "{}/azure.csv", "--from", "99", "-o", "{}/x.json"),
+            "azure.csv: --from, --to: no request of",
+        ),
+        (
             ("slice", "{}/azure.csv", "--from", "nan", "-o", "{}/x.json"),
             "'--from': expected a number, got nan",
         ),
