@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 FORMAT = "kvsweep-store/2"
 FORMAT_1 = "kvsweep-store/1"
+OURS = "kvsweep-"
+"""What the formats of all kinds of stores begin with."""
+
 MAKER = "kvsweep grid SWEEP.toml"
 
 
@@ -42,9 +45,10 @@ def read_store(path: Where, form: str = FORMAT, maker: str = MAKER) -> Root:
         made = "" if form == FORMAT else f", as `{maker}` makes it"
         if root.sealed and not root.intact:
             raise damage(path, [ROOT])
-        raise InputError(
-            f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
-        )
+        told = f"is no store of kvsweep{made}"
+        if str(root.attributes.get("format")).startswith(OURS):
+            told = f"is a store of another kind, not one that `{maker}` makes"
+        raise InputError(f"{path}: {told} (attribute `format` is not {form!r})")
     return root
 
 

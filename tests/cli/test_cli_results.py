@@ -504,3 +504,10 @@ def test_a_threshold_of_another_kind_of_measure_is_not_taken(run, results, tmp_p
             assert run(*command, "--metric", metric) == (2, "", told)
     for more in (("prefix_hit_rate", "--threshold", "0.1"), ("priority_inversion_rate",)):
         assert run("cliff", results, "--metric", *more)[0] == 0
+
+
+def test_a_store_of_another_command_is_not_said_to_be_none(run, results):
+    """A grid's, given to `calibrate`, was told to be no store of kvsweep."""
+    _, out, err = run("calibrate", results)
+    told = "is a store of another kind, not one that `kvsweep measure prefix` makes"
+    assert (out, err.partition(" (")[0]) == ("", f"kvsweep: a.zarr: {told}")
