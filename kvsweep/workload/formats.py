@@ -111,7 +111,7 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
     if kinds:
         return kinds[0], document
     if isinstance(item, list):
-        refuse(where, f"it is a list of something else{_AS_CSV}")
+        refuse(where, f"it is a list of something else{_AS_CSV}" if item else "it is an empty list")
     if "format" not in item and (document is None or "\n" not in text.strip()):
         keys = list(flat_keys(item))
         if read.columns is not None or _is_named(keys):

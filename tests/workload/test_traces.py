@@ -480,6 +480,8 @@ def test_the_largest_hash_ids_become_a_trace_that_can_be_written(tmp_path):
 
 def test_an_object_of_other_keys_is_told_how_it_could_be_read(tmp_path):
     """Results of guidellm and GenAI-Perf are one object; they were told that `format` is null."""
+    with pytest.raises(InputError, match="not a trace: it is an empty list; expected kvsweep-tr"):
+        load_trace(write(tmp_path, "[]"))
     for keys in ("metadata, args, benchmarks", "experiments, service_kind"):
         path = write(tmp_path, json.dumps({key: [] for key in keys.split(", ")}, indent=1))
         told = f"^{path}: not a trace: it is a JSON object of other keys: {keys}; written as CSV"
