@@ -193,7 +193,7 @@ def _load_cell(path: Path, overrides: Sequence[str]) -> tuple[Scenario, Trace]:
     requests = requests_for(
         scenario.workload, seed, sweep.entropy, point.get(POLICY), sweep.base_dir
     )
-    return scenario, Trace(requests, where=str(path))
+    return scenario, Trace(requests, where=str(path), seed=seed, entropy=sweep.entropy)
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
@@ -201,7 +201,7 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
     from kvsweep.simulate.logged import run_single
 
     warm_up(notify, kernel_entries([scenario]))
-    single = run_single(scenario, trace.requests)
+    single = run_single(scenario, trace.requests, trace.seed, trace.entropy)
     requests = _columns(kernel_columns(single.outputs, [trace.requests]))
     order = np.argsort(single.outputs.steps["instance"], kind="stable")
     steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}

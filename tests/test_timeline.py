@@ -16,7 +16,8 @@ import pytest
 from sweeping import BASE
 from test_plot import check_layout
 
-from kvsweep import plot
+import kvsweep
+from kvsweep import load_sweep, plot
 from kvsweep.analysis.request_lives import Phase
 from kvsweep.analysis.timeline import timeline_of
 from kvsweep.cli import main
@@ -351,3 +352,23 @@ def test_lives_are_whole_where_steps_of_a_pipeline_overlap(tmp_path, number):
     test_a_request_does_one_thing_at_a_time_from_arrival_to_end(both)
     test_no_instance_uses_more_blocks_than_it_has(both)
     test_requests_that_share_a_lane_follow_each_other(both)
+
+
+DRAFTS = "[engine.speculative]\ntokens = 3\nmethod = 'draft'\nacceptance = 0.5\n"
+FAILURES = "kv_transfer_bandwidth = 5.0\nkv_lease_us = 1_000_000\nkv_load_failure_rate = 0.4\n"
+APART_BASE = BASE.replace(
+    "instances = 2\n", f"prefill_instances = 1\ndecode_instances = 1\n{FAILURES}"
+)
+
+
+@pytest.mark.parametrize("text", [BASE + DRAFTS, APART_BASE])
+def test_a_replayed_cell_draws_for_each_request_what_its_sweep_draws(tmp_path, text):
+    grid = "[grid]\nseed = { start = 1, stop = 3, step = 1 }\n"
+    (tmp_path / "drawn.toml").write_text(text + grid)
+    sweep = load_sweep(tmp_path / "drawn.toml")
+    stored = kvsweep.run(sweep, out=tmp_path / "d.zarr", keep_requests=True)
+    for seed in (1, 3):
+        found = run_replay(tmp_path / "drawn.toml", [f"seed={seed}"]).requests
+        cell = stored.sel(seed=seed)
+        for name in ("finish_us", "status"):
+            assert found[name].tolist() == cell[f"request_{name}"].values.tolist()

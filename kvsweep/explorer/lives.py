@@ -9,13 +9,12 @@ import numpy as np
 from kvsweep.analysis.timeline import timeline_of
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import replay_requests
-from kvsweep.workload.traces import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsweep.config import Scenario
-    from kvsweep.workload.requests import Requests
+    from kvsweep.workload.traces import Trace
 
 MOST_REQUESTS = 2000
 """Requests that are drawn: of more, a row has no pixel left."""
@@ -27,17 +26,15 @@ MOST_POINTS = 2000
 """Points of the blocks in use of an instance; of more steps the most of several is drawn."""
 
 
-def life_of(scenario: Scenario, requests: Requests, name: str) -> dict[str, Any]:
+def life_of(scenario: Scenario, trace: Trace) -> dict[str, Any]:
     """Simulate one request list, and return what ``plot/page/life.js`` draws of it.
 
     Parameters
     ----------
     scenario : Scenario
         What is simulated.
-    requests : Requests
-        Its requests.
-    name : str
-        Where they are from.
+    trace : Trace
+        Its requests, and where they are from.
 
     Raises
     ------
@@ -47,16 +44,16 @@ def life_of(scenario: Scenario, requests: Requests, name: str) -> dict[str, Any]
     from kvsweep.plot.timeline_figure import heading  # Matplotlib takes a second to import
     from kvsweep.plot.timeline_page import drawn_data
 
-    count = len(requests.prompt_tokens)
+    count = len(trace.requests.prompt_tokens)
     if count > MOST_REQUESTS:
         raise InputError(
-            f"{name}: {count:,} requests; the lives of at most {MOST_REQUESTS:,} are drawn here: "
-            "`kvsweep replay --timeline` draws more"
+            f"{trace.where}: {count:,} requests; the lives of at most {MOST_REQUESTS:,} are drawn "
+            "here: `kvsweep replay --timeline` draws more"
         )
-    found = timeline_of(replay_requests(scenario, Trace(requests, where=name)))
+    found = timeline_of(replay_requests(scenario, trace))
     if len(found.row) > MOST_SEGMENTS:
         raise InputError(
-            f"{name}: {found.preemptions:,} preemptions, too many to draw here: "
+            f"{trace.where}: {found.preemptions:,} preemptions, too many to draw here: "
             "`kvsweep replay --timeline` draws them"
         )
     data = drawn_data(found)

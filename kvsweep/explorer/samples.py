@@ -19,6 +19,7 @@ from kvsweep.explorer.stages import Stage, stages
 from kvsweep.metrics import QUANTILES, VARIABLES
 from kvsweep.policies import Status
 from kvsweep.workload.generate import requests_for
+from kvsweep.workload.traces import Trace
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -179,7 +180,9 @@ class Samples:
         if value not in self.along.values:
             raise InputError(f"page: {self.along.name} has no value {value}")
         scenario = self.scenario(self.along.values.index(value))
-        return life_of(scenario, self.requests(scenario, seed), self.sweep.source.label)
+        requests, name = self.requests(scenario, seed), self.sweep.source.label
+        trace = Trace(requests, where=name, seed=seed, entropy=self.sweep.entropy)
+        return life_of(scenario, trace)
 
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
         """Return what in these results misleads, as a finished run of the sweep would tell."""

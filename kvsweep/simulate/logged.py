@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import Scenario
+from ..config.workload import DEFAULT_ENTROPY
 from ..policies import Status
 from ..records import LaneStatus, Outputs
 from ..workload.acceptance import with_acceptance
@@ -39,13 +40,16 @@ class Single:
     detail: str
 
 
-def run_single(scenario: Scenario, requests: Requests) -> Single:
+def run_single(
+    scenario: Scenario, requests: Requests, seed: int = 0, entropy: int = DEFAULT_ENTROPY
+) -> Single:
     """Run a scenario under vLLM's rules on a request list, logging every step and event.
 
-    It runs twice: the first run counts the rows of the logs.
+    It runs twice: the first run counts the rows of the logs. What is drawn of each request
+    beforehand depends on `seed` and `entropy`, as in a sweep.
     """
-    requests = with_acceptance(requests, scenario.engine.speculative, 0)
-    requests = with_failures(requests, scenario.cluster.kv_load_failure_rate, 0)
+    requests = with_acceptance(requests, scenario.engine.speculative, seed, entropy)
+    requests = with_failures(requests, scenario.cluster.kv_load_failure_rate, seed, entropy)
     keys = resolve_blocks(requests, scenario.cache.block_size, looks_ahead(scenario))
     prepared = prepare(requests, keys)
     inputs = build_inputs([scenario], [prepared], np.zeros((1, 1), np.int64))

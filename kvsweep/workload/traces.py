@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config.trace_reading import AS_FOUND, Reading
+from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess
@@ -57,6 +58,8 @@ class Trace:
         Of files of other tools: why `expected` is None.
     cut : bool
         Whether `requests` are only a part of the file's: it has more than a list may have.
+    seed, entropy : int
+        Of what a simulation draws of each request beforehand: accepted drafts, pulls that fail.
     """
 
     requests: Requests
@@ -66,6 +69,8 @@ class Trace:
     where: str = "trace"
     unmeasured: str = ""
     cut: bool = False
+    seed: int = 0
+    entropy: int = DEFAULT_ENTROPY
 
 
 def load_trace(

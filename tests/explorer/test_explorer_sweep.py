@@ -103,6 +103,15 @@ def test_a_life_is_that_of_a_replay_with_the_same_settings(tmp_path):
     assert json.dumps(told, allow_nan=False)
 
 
+def test_a_life_draws_for_each_request_what_its_seed_draws(tmp_path):
+    drafts = "[engine.speculative]\ntokens = 3\nmethod = 'draft'\nacceptance = 0.5\n"
+    file = write_sweep(tmp_path, H8.replace("[grid]", f"{drafts}[grid]"))
+    part = OfSweep(load_sweep(file)).part({}, "gpu_blocks")
+    cell = ["policy=round-robin", "cache.gpu_blocks=80", "seed=2"]
+    found = timeline_of(run_replay(file, cell))
+    assert part.life(80, 2)["data"]["start"] == pytest.approx(found.start_us / 1000)
+
+
 def test_lives_that_are_too_many_to_draw_are_refused(tmp_path, monkeypatch):
     subject = OfSweep(load_sweep(write_sweep(tmp_path, H8)))
     part = subject.part({}, "gpu_blocks")
