@@ -687,3 +687,27 @@ def test_a_share_is_not_asked_for_in_per_cent(tmp_path):
 def test_a_policy_holds_no_axis(refused):
     message = refused("[grid]", "[policies.round-robin]\nseed = 3\n[grid]")
     assert message == "h8.toml:17: policies.round-robin.seed: is an axis of [grid]"
+
+
+BARE = "[workload]\nrequests = 20\n[latency]\nbeta = [1000, 10, 5]\n[grid]\nseed = [0]\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("workload.output.mean", 300, "workload.output.dist: missing; allowed: gaussian"),
+        ("workload.sessions.rounds", 3, "workload.sessions.think_time_s: missing"),
+        ("latency.alpha.0", 5, "latency.alpha has no '0'"),
+        ("cache.groups.0.kind", '"full"', "cache.groups has no '0'"),
+    ],
+)
+def test_a_key_in_a_table_that_the_file_lacks_is_named(tmp_path, key, value, told):
+    file = tmp_path / "bare.toml"
+    file.write_text(f'{BARE}"{key}" = [{value}]\n')
+    with pytest.raises(InputError) as refused:
+        load_sweep(file)
+    assert str(refused.value).startswith(f"{file}:7: grid.{key}: {told}")
+    file.write_text(BARE)
+    with pytest.raises(InputError) as refused:
+        load_sweep(file, [f"{key}={value}"])
+    assert f"bare.toml: overrides: {key}: {told}" in str(refused.value)

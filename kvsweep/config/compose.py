@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import DIGITS, KeyPath, dotted, is_table
+from kvsweep.config.schema import DIGITS, KeyPath, dotted, is_list, is_table
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
@@ -81,6 +81,10 @@ def build(
         for set_path, override in reversed(applied.items()):
             if path[: len(set_path)] == set_path:
                 raise source.error(override.origin + path[len(set_path) :], message) from None
+            # A table that the file lacks has nothing but what was set of it.
+            lacks = message.startswith("missing") and path[:-1] not in source.lines
+            if lacks and set_path[: len(path) - 1] == path[:-1]:
+                raise source.error(override.origin, f"{dotted(path)}: {message}") from None
         raise source.error(path, message) from None
 
 
@@ -141,8 +145,8 @@ def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 
 def _numbers_entries(path: KeyPath) -> bool:
-    """Return whether the last part is the number of an entry of a list of tables."""
-    return len(path) > 1 and str(path[-1]).isdecimal() and is_table(Scenario, path[:-1])
+    """Return whether the last part is the number of an entry of a list."""
+    return len(path) > 1 and str(path[-1]).isdecimal() and is_list(Scenario, path[:-1])
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:

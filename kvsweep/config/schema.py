@@ -35,6 +35,12 @@ def is_table(model: type[BaseModel], path: KeyPath) -> bool:
     return any(_is_model(kind) for kind in types_at(model, path))
 
 
+def is_list(model: type[BaseModel], path: KeyPath) -> bool:
+    """Return whether the value at `path` is a list."""
+    kinds = (kind for field in fields_at(model, path) for kind in _alternatives(field.annotation))
+    return any(get_origin(kind) is tuple for kind in kinds)
+
+
 def holds_one(model: type[BaseModel], path: KeyPath) -> bool:
     """Return whether the key at `path` holds one number, name or switch: no list and no table."""
     kinds = [kind for field in fields_at(model, path) for kind in _alternatives(field.annotation)]

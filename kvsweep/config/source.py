@@ -52,6 +52,11 @@ class Source:
         line = self.lines.get(path)
         if line is None and message.startswith("missing"):
             line = self.lines.get(path[:-1])
+            # A table that the file lacks has nothing but what was set of it.
+            beside = (name for at, name in self.labels.items() if at[: len(path) - 1] == path[:-1])
+            option = None if line is not None or len(path) < 2 else next(beside, None)
+            if option is not None:
+                return InputError(f"{self.label}: {option}: {dotted(path)}: {message}")
         where = self.label if line is None else f"{self.label}:{line}"
         return InputError(f"{where}: {dotted(path)}: {message}")
 
