@@ -372,3 +372,21 @@ def test_a_replayed_cell_draws_for_each_request_what_its_sweep_draws(tmp_path, t
         cell = stored.sel(seed=seed)
         for name in ("finish_us", "status"):
             assert found[name].tolist() == cell[f"request_{name}"].values.tolist()
+
+
+def test_the_totals_of_a_replayed_cell_leave_its_warm_up_out_as_its_store_does(tmp_path, capsys):
+    text = BASE.replace("requests = 20", "requests = 20\nwarmup = 8") + "[cache]\ngpu_blocks = 90\n"
+    file = tmp_path / "warm.toml"
+    file.write_text(f"{text}[grid]\nseed = [0]\n")
+    cell = kvsweep.run(load_sweep(file), out=tmp_path / "w.zarr").isel(seed=0)
+    with pytest.raises(SystemExit):
+        main(["replay", str(file), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["preemptions"] == int(cell["preemptions"]) > 0
+    for name in ("ttft_mean_ms", "e2e_mean_ms"):
+        assert found[name] == pytest.approx(float(cell[name]))
+    assert (found["requests"], found["warmup"]) == (20, 8)
+    with pytest.raises(SystemExit):
+        main(["replay", str(file)])
+    told = "warm-up      the first 8, left out of preemptions and means\n"
+    assert told in capsys.readouterr().out

@@ -142,18 +142,24 @@ def _write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) 
 
 
 def _summary(found: Replay) -> dict[str, Any]:
-    """Return totals; means over the requests that have a value, in milliseconds."""
+    """Return totals; means over the requests that have a value, in milliseconds.
+
+    Of a cell of a sweep preemptions and means are those of its store: without the warm-up.
+    """
     statuses = found.requests["status"].tolist()
+    workload = found.scenario.workload
+    warmup = workload.warmup if workload else 0
     summary: dict[str, Any] = {
         "status": found.status,
         "status_detail": found.status_detail,
         "requests": len(statuses),
         "request_status": dict(sorted(Counter(statuses).items())),
-        "preemptions": int(found.requests["preemptions"].clip(min=0).sum()),
+        "warmup": warmup,
+        "preemptions": int(found.requests["preemptions"][warmup:].clip(min=0).sum()),
         "steps": len(found.steps["step"]),
     }
     for name in ("ttft", "e2e"):
-        times = found.requests[f"{name}_us"]
+        times = found.requests[f"{name}_us"][warmup:]
         times = times[times >= 0]
         summary[f"{name}_mean_ms"] = float(times.mean() / 1000) if times.size else None
     return summary
@@ -163,6 +169,8 @@ def _print(summary: dict[str, Any]) -> None:
     counts = ", ".join(f"{n:,} {name}" for name, n in summary["request_status"].items())
     echo(f"status       {summary['status']} {summary['status_detail']}".rstrip())
     echo(f"requests     {summary['requests']:,}: {counts}")
+    if summary["warmup"]:
+        echo(f"warm-up      the first {summary['warmup']:,}, left out of preemptions and means")
     echo(f"preemptions  {summary['preemptions']:,}")
     echo(f"steps        {summary['steps']:,}")
     for name, meaning in (("ttft", "first token"), ("e2e", "last token")):
