@@ -625,3 +625,29 @@ def test_stages_that_follow_an_axis_are_not_told_as_those_of_all_cells(load, axi
     assert "pipeline_parallel_size" not in told_of["engine"]
     fixed = load(PIPED).to_dict()["scenario"]
     assert (fixed["model"]["pp"], fixed["engine"]["pipeline_parallel_size"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "axis", "needs"),
+    [
+        ("", '"model.kv_gib" = [10, 20]', "which win"),
+        ('gpu = "h100"\n', '"model.utilization" = [0.8, 0.9]', "which win"),
+        ("", '"model.gpu" = ["h100", "a100"]', "which win, or no [latency]"),
+    ],
+)
+@pytest.mark.parametrize("given", ["gpu_blocks = 900", "gpu_tokens = 16_000"])
+def test_an_axis_of_memory_is_refused_where_the_blocks_are_given(load, model, axis, needs, given):
+    text = f'[model]\npreset = "llama-3.1-8b"\n{model}{LATENCY}[grid]\n{axis}\n'
+    assert len(scenarios(load(text))) == 2
+    wanted = f"has no effect: needs neither cache.gpu_blocks nor cache.gpu_tokens, {needs}"
+    with pytest.raises(InputError) as refused:
+        load(f"[cache]\n{given}\n{text}")
+    assert str(refused.value).endswith(wanted)
+    alone = axis.partition(" = ")[0].strip('"') + "=" + axis.partition("[")[2].split(",")[0]
+    assert len(scenarios(load(f"[cache]\n{given}\n{text}", alone))) == 1
+
+
+def test_an_axis_of_gpus_decides_step_times_where_the_blocks_are_given(load):
+    text = '[model]\npreset = "llama-3.1-8b"\n[cache]\ngpu_blocks = 900\n'
+    sweep = load(f'{text}[grid]\n"model.gpu" = ["h100", "a100"]\n')
+    assert len({scenario.latency for scenario in scenarios(sweep)}) == 2

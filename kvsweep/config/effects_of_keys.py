@@ -19,7 +19,9 @@ from kvsweep.config.pool_reads import (
     takes_batch,
     takes_blocks,
     takes_gpu,
+    takes_hardware,
     takes_memory,
+    takes_size,
     takes_times,
 )
 from kvsweep.config.pools import ROLES
@@ -54,6 +56,16 @@ def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
         if rule and not rule.reads(scenario, client):
             return rule
     return None
+
+
+def overruled(scenario: Scenario, path: KeyPath) -> Rule | None:
+    """Return the rule by which what is given has the last word over a key that is read, or None.
+
+    That is told (`kvsweep.config.served_text`), and is no mistake but of an axis: all of its
+    values would give the same.
+    """
+    rule = OVERRULED.get(".".join(str(part) for part in path))
+    return None if rule is None or rule.reads(scenario, None) else rule
 
 
 def _choices(cluster: Cluster) -> Iterator[Choice]:
@@ -390,3 +402,14 @@ RULES: dict[str, Rule] = {
     "cache.thrashing_window_us": _OTHER_TIER,
 }
 """Keys, without the numbers of clients, that not every scenario reads."""
+
+_NO_BLOCKS = "neither cache.gpu_blocks nor cache.gpu_tokens, which win"
+
+OVERRULED: dict[str, Rule] = {
+    **{
+        f"model.{key}": Rule(takes_size, _NO_BLOCKS)
+        for key in ("kv_gib", "utilization", "activation_gib")
+    },
+    "model.gpu": Rule(takes_hardware, f"{_NO_BLOCKS}, or no [latency]"),
+}
+"""Keys that decide nothing beside others that are given, but are told with them."""

@@ -50,6 +50,18 @@ def takes_memory(scenario: Scenario, client: int | None) -> bool:
     return on_gpu and takes_blocks(scenario, client)
 
 
+def takes_size(scenario: Scenario, client: int | None) -> bool:
+    """Return whether blocks of some pool follow from the memory of the model."""
+    given = not scenario.cache.model_fields_set.isdisjoint(CAPACITIES)
+    return takes_blocks(scenario, client) and not given
+
+
+def takes_hardware(scenario: Scenario, client: int | None) -> bool:
+    """Return whether blocks or step times of some pool follow from the GPU, and are not given."""
+    times = "latency" not in scenario.model_fields_set and takes_times(scenario, client)
+    return times or takes_size(scenario, client)
+
+
 def takes_batch(key: str) -> Reads:
     """Return whether some pool takes the largest batch, or blocks that follow from it.
 
@@ -58,7 +70,7 @@ def takes_batch(key: str) -> Reads:
     takes = takes_from(key)
 
     def reads(scenario: Scenario, client: int | None) -> bool:
-        given = not scenario.cache.model_fields_set.isdisjoint(CAPACITIES)
-        return takes(scenario, client) or (takes_memory(scenario, client) and not given)
+        memory = takes_memory(scenario, client) and takes_size(scenario, client)
+        return takes(scenario, client) or memory
 
     return reads

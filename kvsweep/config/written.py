@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY, SAMPLE, SEED
 from kvsweep.config.compose import parts_of
-from kvsweep.config.effects_of_keys import Rule, unread
+from kvsweep.config.effects_of_keys import Rule, overruled, unread
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, is_table
 
@@ -50,6 +50,8 @@ class _Written:
         Whether policies and axes may set it again.
     outside : bool
         Whether it came by an option, not by the file, or is an axis of several values.
+    swept : bool
+        Whether it is an axis of several values.
     lenient : bool
         Whether it suffices that some cell reads the key, whatever its value there.
     rule : Rule or None
@@ -63,6 +65,7 @@ class _Written:
     policy: str | None = None
     from_base: bool = False
     outside: bool = False
+    swept: bool = False
     lenient: bool = False
     rule: Rule | None = None
     reached: bool = False
@@ -120,15 +123,17 @@ def _written(sweep: Sweep) -> Iterator[_Written]:
     named: Iterable[Any] = ()
     for axis in sweep.axes:
         # An axis of the file may be narrowed to one value, which is then like one of the base.
-        new = len(axis.values) > 1 or ("grid", axis.key) not in sweep.source.lines
+        swept = len(axis.values) > 1
+        new = swept or ("grid", axis.key) not in sweep.source.lines
         if axis.key == POLICY:
             named = axis.values
             if any(name not in sweep.policies for name in named):
                 yield _Written(("cluster", "routing"), ("grid", POLICY), outside=new)
         elif axis.key not in (SEED, SAMPLE):
-            yield _Written(parts_of(axis.key, sweep.base), ("grid", axis.key), outside=new)
+            path = parts_of(axis.key, sweep.base)
+            yield _Written(path, ("grid", axis.key), outside=new, swept=swept)
     for key in sweep.design.ranges if sweep.design else ():
-        yield _Written(parts_of(key, sweep.base), ("design", key))
+        yield _Written(parts_of(key, sweep.base), ("design", key), swept=True)
     for name in named:
         for override in sweep.policy(name) if name in sweep.policies else ():
             at = parts_of(override.key, sweep.base)
@@ -144,15 +149,14 @@ def _matters(
 ) -> bool:
     """Return whether a key reaches a scenario that reads it; take note of what is learnt."""
     names = _names(key.path)
-    overruled = key.from_base and any(names[: len(by)] == _names(by) for by in setters.values())
-    elsewhere = key.policy is not None and point.get(POLICY) != key.policy
-    overruled = overruled or elsewhere
-    rule = unread(scenario, key.path)
+    hidden = key.from_base and any(names[: len(by)] == _names(by) for by in setters.values())
+    hidden = hidden or (key.policy is not None and point.get(POLICY) != key.policy)
+    rule = unread(scenario, key.path) or (overruled(scenario, key.path) if key.swept else None)
     key.read |= rule is None
-    key.reached |= not overruled
+    key.reached |= not hidden
     if rule:
         key.rule = rule
-    return rule is None and (key.lenient or not overruled)
+    return rule is None and (key.lenient or not hidden)
 
 
 def _names(path: KeyPath) -> tuple[str, ...]:
