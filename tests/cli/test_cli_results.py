@@ -511,3 +511,12 @@ def test_a_store_of_another_command_is_not_said_to_be_none(run, results):
     _, out, err = run("calibrate", results)
     told = "is a store of another kind, not one that `kvsweep measure prefix` makes"
     assert (out, err.partition(" (")[0]) == ("", f"kvsweep: a.zarr: {told}")
+
+
+def test_an_axis_by_its_dotted_key_and_one_that_is_given_twice_are_told(run, results):
+    told = run("show", results, "--at", "cluster.policy=least-loaded")[2]
+    assert ": no axis 'cluster.policy'; did you mean 'policy'?" in told
+    told = run("show", results, "--at", "gpu_blocks=110", "--at", "gpu_blocks=120")[2]
+    assert told == "kvsweep: --at gpu_blocks=120: gpu_blocks is given twice\n"
+    told = run("cliff", results, "--along", "workload.gpu_blocks")[2]
+    assert "did you mean 'gpu_blocks'?" in told
