@@ -234,17 +234,24 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
             "or `kvsweep effects` for what each parameter does"
         )
     if name == "seed":
-        raise InputError(f"axis: 'seed' holds repetitions; one of: {', '.join(dims)}")
+        raise InputError(f"axis: 'seed' holds repetitions{_offered(ds, numeric)}")
     if name not in dims and name in ds.coords and ds[name].ndim == 0:
         value = ds[name].values.item()
         raise InputError(f"axis: {name!r} is {value} alone, as selected: nothing lies along it")
     if name not in dims:
-        hint = did_you_mean(name, dims) or f"; one of: {', '.join(dims)}"
+        hint = did_you_mean(name, dims) or _offered(ds, numeric)
         raise InputError(f"axis: no dimension {name!r} in the dataset{hint}")
     values = ds[name]
     if numeric and values.dtype.kind not in "fiu":
         raise InputError(f"axis: {name!r} holds names; a numeric dimension is needed")
     return values
+
+
+def _offered(ds: xr.Dataset, numeric: bool) -> str:
+    """Return the axes that would be taken, as the end of a message."""
+    axes = [d for d in swept(ds) if d not in ("seed", SAMPLE)]
+    taken = [d for d in axes if not numeric or (d in ds.coords and ds[d].dtype.kind in "fiu")]
+    return f"; one of: {', '.join(taken)}" if taken else ""
 
 
 def swept(ds: xr.Dataset) -> list[str]:

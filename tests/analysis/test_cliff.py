@@ -401,3 +401,10 @@ def test_a_measure_that_is_good_at_both_ends_does_not_turn_the_scan_round(
     found = find_cliff(alone, along=name)
     assert found.generous == generous
     assert found.groups[0].mean_curve.value == pytest.approx(cliff)
+
+
+@pytest.mark.parametrize("along", ["seed", "elsewhere"])
+def test_axes_that_are_offered_are_those_that_can_be_scanned(along):
+    with pytest.raises(InputError) as refused:
+        find_cliff(h8(2), along=along)
+    assert str(refused.value).endswith("; one of: gpu_blocks")
