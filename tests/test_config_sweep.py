@@ -711,3 +711,36 @@ def test_a_key_in_a_table_that_the_file_lacks_is_named(tmp_path, key, value, tol
     with pytest.raises(InputError) as refused:
         load_sweep(file, [f"{key}={value}"])
     assert f"bare.toml: overrides: {key}: {told}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("workload.read.format", "csv"),
+        ("engine.blis.visit_evicted", "true"),
+        ("model.kv_gib", "4"),
+    ],
+)
+def test_a_table_that_an_axis_alone_makes_is_blamed_on_it(tmp_path, key, value):
+    file = tmp_path / "bare.toml"
+    written = f'"{value}"' if value == "csv" else value
+    file.write_text(f'{BARE}"{key}" = [{written}]\n')
+    with pytest.raises(InputError) as refused:
+        load_sweep(file)
+    table = key.rpartition(".")[0]
+    assert str(refused.value).startswith(f"{file}:7: grid.{key}: {table}: ")
+    file.write_text(BARE)
+    with pytest.raises(InputError) as refused:
+        load_sweep(file, [f"{key}={value}"])
+    assert f"bare.toml: overrides: {key}: {table}: " in str(refused.value)
+
+
+@pytest.mark.parametrize("several", ["[100, 200]", "{ start = 100, stop = 200, step = 50 }"])
+def test_several_values_outside_the_grid_are_told_to_be_an_axis(tmp_path, several):
+    file = tmp_path / "bare.toml"
+    file.write_text(f"{BARE}[cache]\ngpu_blocks = {several}\n")
+    with pytest.raises(InputError) as refused:
+        load_sweep(file)
+    told = "cache.gpu_blocks: expected an integer, got a "
+    assert str(refused.value).startswith(f"{file}:8: {told}")
+    assert str(refused.value).endswith('; several are an axis of [grid]: "cache.gpu_blocks" = ...')

@@ -15,8 +15,8 @@ from pydantic_core import ErrorDetails
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import DIGITS, KeyPath, dotted, is_list, is_table
-from kvsweep.config.source import Source
+from kvsweep.config.schema import DIGITS, KeyPath, dotted, holds_one, is_list, is_table
+from kvsweep.config.source import Source, table_of
 from kvsweep.errors import InputError
 
 SECTIONS = tuple(Scenario.model_fields)
@@ -78,12 +78,12 @@ def build(
         return validate(data, folder)
     except ValidationError as error:
         path, message = first_problem(error, Scenario, data)
+        table = table_of(path, message)
         for set_path, override in reversed(applied.items()):
             if path[: len(set_path)] == set_path:
                 raise source.error(override.origin + path[len(set_path) :], message) from None
             # A table that the file lacks has nothing but what was set of it.
-            lacks = message.startswith("missing") and path[:-1] not in source.lines
-            if lacks and set_path[: len(path) - 1] == path[:-1]:
+            if table and table not in source.lines and set_path[: len(table)] == table:
                 raise source.error(override.origin, f"{dotted(path)}: {message}") from None
         raise source.error(path, message) from None
 
@@ -102,7 +102,17 @@ def check_alone(source: Source, base: Mapping[str, Any], folder: Path) -> None:
         alone = [p for p in error.errors(include_url=False) if _stands_alone(p, base)]
         if alone:
             path, message = describe(alone, Scenario, base)
-            raise source.error(path, message) from None
+            raise source.error(path, message + _axis_hint(path, base)) from None
+
+
+def _axis_hint(path: KeyPath, base: Mapping[str, Any]) -> str:
+    """Return where several values of a key belong that holds one, as the end of a message."""
+    value: Any = base
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, list | dict) or not holds_one(Scenario, path):
+        return ""
+    return f'; several are an axis of [grid]: "{".".join(map(str, path))}" = ...'
 
 
 def _stands_alone(problem: ErrorDetails, base: Any) -> bool:

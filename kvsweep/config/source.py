@@ -50,15 +50,21 @@ class Source:
                 key = dotted((self.labels[path[:n]], *path[n:]))
                 return InputError(f"{self.label}: {key}: {message}")
         line = self.lines.get(path)
-        if line is None and message.startswith("missing"):
-            line = self.lines.get(path[:-1])
+        table = table_of(path, message)
+        if line is None and table:
+            line = self.lines.get(table)
             # A table that the file lacks has nothing but what was set of it.
-            beside = (name for at, name in self.labels.items() if at[: len(path) - 1] == path[:-1])
-            option = None if line is not None or len(path) < 2 else next(beside, None)
+            inside = (name for at, name in self.labels.items() if at[: len(table)] == table)
+            option = None if line is not None else next(inside, None)
             if option is not None:
                 return InputError(f"{self.label}: {option}: {dotted(path)}: {message}")
         where = self.label if line is None else f"{self.label}:{line}"
         return InputError(f"{where}: {dotted(path)}: {message}")
+
+
+def table_of(path: KeyPath, message: str) -> KeyPath:
+    """Return the table that a message about `path` is of: of a key that is missing, its table."""
+    return path[:-1] if message.startswith("missing") else path
 
 
 def read_source(file: Path) -> Source:
