@@ -42,21 +42,11 @@ def select(ds: xr.Dataset, at: Sequence[str], option: str = "--at") -> xr.Datase
     ------
     InputError
         If there is no such axis or value, or the axis has been chosen from already.
-
-
-        If there is no such axis or value, or an axis twice.
     """
-    given: set[str] = set()
     for text in at:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"{option} {text}: expected AXIS=VALUE")
-
-
-            raise InputError(f"--at {text}: expected AXIS=VALUE")
-        if name in given:
-            raise InputError(f"--at {text}: {name} is given twice")
-        given.add(name)
         axes = [str(dim) for dim in ds["status"].dims]
         if name not in axes:
             if name in ds.coords and not ds[name].dims:

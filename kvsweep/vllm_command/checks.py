@@ -109,7 +109,8 @@ def _check_states(values: Values, served: Served) -> None:
             )
 
 
-_NOT_IN_A_PIPELINE = ("speculative-config", "spec-method", SIZE, TRANSFER)
+_DRAFTS = ("speculative-config", "spec-method")
+_NOT_IN_A_PIPELINE = (SIZE, TRANSFER)
 
 
 def _check_pipeline(values: Values, served: Served) -> None:
@@ -119,6 +120,10 @@ def _check_pipeline(values: Values, served: Served) -> None:
     if found := next(filter(values.given, _NOT_IN_A_PIPELINE), None):
         told = "not simulated beside --pipeline-parallel-size; leave out one of the two"
         raise values.problem(found, told)
+    drafts = next(filter(values.given, _DRAFTS), None)
+    if drafts and not served.asked.async_scheduling:
+        told = "simulated beside --pipeline-parallel-size with asynchronous scheduling only"
+        raise values.problem(drafts, f"{told}; leave out one of the two")
     if values.text(EXECUTOR) == "uni":
         raise values.problem(EXECUTOR, "'uni'; vLLM takes ray, mp or external_launcher with -pp")
     if values.switch("async-scheduling") and (option := older_runner(values)) is not None:

@@ -517,6 +517,6 @@ def test_an_axis_by_its_dotted_key_and_one_that_is_given_twice_are_told(run, res
     told = run("show", results, "--at", "cluster.policy=least-loaded")[2]
     assert ": no axis 'cluster.policy'; did you mean 'policy'?" in told
     told = run("show", results, "--at", "gpu_blocks=110", "--at", "gpu_blocks=120")[2]
-    assert told == "kvsweep: --at gpu_blocks=120: gpu_blocks is given twice\n"
+    assert told == "kvsweep: --at gpu_blocks=120: 'gpu_blocks' is 110 already; give it once\n"
     told = run("cliff", results, "--along", "workload.gpu_blocks")[2]
     assert "did you mean 'gpu_blocks'?" in told

@@ -467,7 +467,10 @@ def test_measured_step_times_are_told_where_they_are_known():
         ("-tp 3", "the command: --tensor-parallel-size: 3; vLLM wants the 32 attention heads"),
         ("-pp 99", "the command: --pipeline-parallel-size: 99; llama-3.1-8b has 32 layers"),
         ("-pp 2 --kv-offloading-size 9", "--kv-offloading-size: not simulated beside --pipeline-"),
-        ("-pp 2 --spec-method eagle", "--spec-method: not simulated beside --pipeline-parallel-s"),
+        (
+            "-pp 2 --spec-method eagle --no-async-scheduling",
+            "--spec-method: simulated beside --pipeline-parallel-size with asynchronous scheduling",
+        ),
         ("-pp 2 --distributed-executor-backend uni", "'uni'; vLLM takes ray, mp or external_l"),
         ("--kv-cache-dtype fp4", "the command: --kv-cache-dtype: 'fp4' is not known"),
         ("--max-model-len 1M", "the command: --max-model-len: 1,048,576; vLLM takes at most"),
