@@ -569,7 +569,7 @@ def test_stages_of_the_model_that_are_not_those_of_the_engine_are_refused(load):
         ),
         (
             '[engine.speculative]\ntokens = 2\nmethod = "eagle"\nacceptance = 0.5\n',
-            "engine.speculative: not with model.pp = 2: no rule was recorded",
+            "engine.async_scheduling: false, but of drafts with model.pp = 2 only",
         ),
         (
             "[cluster]\nprefill_instances = 1\ndecode_instances = 1\n"
