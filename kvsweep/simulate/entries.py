@@ -179,7 +179,7 @@ ALL: tuple[Entry, ...] = (
         engine.run_pipelines,
         (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *APART),
         "first run with pipelines",
-        more=20,
+        more=30,
     ),
 )
 ENTRIES = ALL
