@@ -169,7 +169,10 @@ def test_scenarios_need_what_their_lanes_need():
         scenarios.append(scenario)
     scenarios += [
         batches.scenario(FEATURES[name][0])
-        for name in ("a window", "pools", "states", "drafts", "prefill and decode apart", "leases")
+        for name in (
+            *("a window", "pools", "states", "drafts", "prefill and decode apart", "leases"),
+            "a pipeline",
+        )
     ]
     kinds = {}
     for item in scenarios:

@@ -88,25 +88,37 @@ def _begin_schedule(ws, lane, inst, engine):
 
 
 @leaf
-def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
-    """Hand the batch that has been scheduled to the device; it may be empty."""
+def _compute(ws, lane, inst, engine):
+    """Let the device compute the batch that has been scheduled; return when it has."""
+    begins = inst["clock"] + inst["device"]
+    duration = step_time(lane, inst)
+    if lane["stages"]:
+        return pass_stages(ws, lane, engine, begins, duration)
+    return begins + duration
+
+
+@leaf
+def _close_entries(inp, ws, lane, engine):
+    """Let the batch that has been scheduled have the entries that it keeps, as they will end."""
     if engine["taken_back"] > 0:
         close_gaps(ws, lane, engine)
     if lane["drafts"] > 0:
         draw(inp, ws, lane, engine)
     if lane["stages"]:
         note_samples(ws, lane, engine)
+
+
+@leaf
+def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
+    """Hand the batch that has been scheduled to the device; it may be empty."""
+    _close_entries(inp, ws, lane, engine)
     first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     row = NONE
     end = max(inst["clock"], engine["device_end"])
     if engine["size"] + engine["plain"] > 0:
-        begins = inst["clock"] + inst["device"]
-        duration = step_time(lane, inst)
-        end = begins + duration
-        if lane["stages"]:
-            end = pass_stages(ws, lane, engine, begins, duration)
-            duration = end - begins
+        end = _compute(ws, lane, inst, engine)
         if lane["log"]:
+            duration = end - inst["clock"] - inst["device"]
             row = log_schedule(
                 ws, out, lane, inst, tally, index, engine, duration, first, engine["size"]
             )
