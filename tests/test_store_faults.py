@@ -174,7 +174,7 @@ NO_STORE = "is no store"
     [
         (make_group, NO_STORE),
         (make_group_of_old_zarr, NO_STORE),
-        (make_measurement, NO_STORE),
+        (make_measurement, "is (no store|a store of another kind)"),
         (make_folder, NO_STORE),
         (make_file, "is (no store|a file, and a store is a folder)"),
     ],
