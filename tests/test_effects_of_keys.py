@@ -316,6 +316,7 @@ RARE = {
     "engine.priority",
     "engine.victim",
     "engine.preempt_for_urgent",
+    "engine.pipeline_parallel_size",  # synchronously one step may take all who come, whole prompts
     "engine.reserve_full_prompt",
     "engine.watermark",
     "engine.enable_prefix_caching",
