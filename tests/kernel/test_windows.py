@@ -58,10 +58,22 @@ def test_drafts_have_a_window_of_their_own():
         engine={"speculative": {"tokens": 2, "method": "eagle"}},
     )
     trace["requests"][0]["accepted"] = [0, 2, 0, 0]
-    # Three tokens a step, and one, three, one, one of them are kept.
-    before = [(3, 4, 5), (4, 5, 6), (7, 8, 9), (8, 9, 10)]
-    inside = [sum(min(each, 4) for each in step) for step in before]
+    # Three tokens a step, and one, three, one, one of them are kept: drafts read no more.
+    inside = [min(before, 4) for before in (3, 4, 7, 8)]
     assert durations(trace)[1:] == [100 + 3 * each for each in inside]
+
+
+def test_the_context_of_a_decode_counts_once():
+    """Its drafts read no more of the cache, as was measured (docs/validation-features.md)."""
+    trace = trace_of(
+        [3],
+        7,
+        {"beta": [100, 0, 10, 1], "memory": [1, 0, 1, 30]},
+        engine={"speculative": {"tokens": 2, "method": "eagle"}},
+    )
+    trace["requests"][0]["accepted"] = [0, 2, 0, 0]
+    moved = [1 + 3 + 30 * before for before in (3, 4, 7, 8)]
+    assert durations(trace)[1:] == [100 + each for each in moved]
 
 
 def windowed(rng, make, *arguments, **options):

@@ -173,8 +173,7 @@ def _charge(ws, lane, inst, tally, engine):
     count, context, in_window, measured = served(ws, lane, inst, engine, in_window)
     tokens = count * width
     inst["decode_tokens"] += tokens
-    inst["decode_context"] += width * context
-    inst["decode_context"] += count * (lane["drafts"] * width // 2)
+    inst["decode_context"] += context
     inst["decode_inside"] += in_window
     inst["budget"] -= tokens
     engine["input"] -= tokens + count * lane["slot"]

@@ -95,10 +95,9 @@ def _add_tokens(ws, place, most):
 @leaf
 def _add_inside(ws, lane, place, computed, unfinished):
     """Plan what is inside a window in the steps up to the one that finishes a request."""
-    width = np.int64(1 + lane["drafts"])
     for ahead in range(min(unfinished + 1, HORIZON)):
         before = computed + (ws.sums[ahead - 1] if ahead > 0 else 0)
-        ws.plans[place + ahead] += inside(lane, before, width)
+        ws.plans[place + ahead] += inside(lane, before, 1)
 
 
 @leaf
@@ -151,5 +150,5 @@ def planned_tokens(ws, inst, engine):
 
 @leaf
 def planned_inside(ws, inst, engine):
-    """Return the tokens inside a window before those that this step computes, drafts too."""
+    """Return the tokens inside a window before those that this step decodes."""
     return ws.plans[_place(inst, engine) + 2 * PART]

@@ -28,15 +28,14 @@ from .states import tables_of
 def decode_time(lane, inst, count, context, in_window):
     """Return how long a step takes in which `count` requests decode, and note its tokens.
 
-    `context` is what they have computed, `in_window` that of all their tokens inside a window.
+    `context` is what they have computed, `in_window` what of that is inside a window.
     """
     inst["prefill_tokens"] = 0
     inst["prefill_context"] = 0
     inst["prefill_inside"] = 0
     inst["preempted"] = 0
     inst["decode_tokens"] = count * (1 + lane["drafts"])
-    inst["decode_context"] = (1 + lane["drafts"]) * context
-    inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
+    inst["decode_context"] = context
     inst["decode_inside"] = in_window
     return np.int64(step_time(lane, inst))
 

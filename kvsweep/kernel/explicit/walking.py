@@ -17,15 +17,18 @@ from .tables import allocate, release_all, split
 
 @leaf
 def _charge(lane, inst, state, tokens, sign):
-    """Charge the tokens of a request to the step, or give them back (`sign` -1); rule R7.3."""
+    """Charge the tokens of a request to the step, or give them back (`sign` -1); rule R7.3.
+
+    The context of a decode counts once: its drafts read no more of the cache (R13.2).
+    """
     computed = np.int64(state["computed"])
     known = np.int64(state["known"]) + state["placeholders"]
-    context = tokens * computed + tokens * (tokens - 1) // 2
     if known > state["prompt"] and known - computed == 1:
         inst["decode_tokens"] += sign * tokens
-        inst["decode_context"] += sign * context
-        inst["decode_inside"] += sign * inside(lane, computed, tokens)
+        inst["decode_context"] += sign * computed
+        inst["decode_inside"] += sign * inside(lane, computed, 1)
     else:
+        context = tokens * computed + tokens * (tokens - 1) // 2
         inst["prefill_tokens"] += sign * tokens
         inst["prefill_context"] += sign * context
         inst["prefill_inside"] += sign * inside(lane, computed, tokens)

@@ -336,16 +336,15 @@ class ExplicitScheduler(Scheduler):
     def _account(self, decision):
         """Count tokens, mark them as computed, and settle what the batch will return.
 
-        All tokens of a decode count as such, its drafts too.
+        All tokens of a decode count as such, its drafts too; these read no more of the cache.
         """
         for request, n in decision.scheduled.items():
-            before = range(request.computed, request.computed + n)
             if request.outputs + request.placeholders >= 1 and request.uncomputed == 1:
                 decision.decode_tokens += n
-                decision.decoded += before
+                decision.decoded += [request.computed, *[0] * (n - 1)]
             else:
                 decision.prefill_tokens += n
-                decision.prefilled += before
+                decision.prefilled += range(request.computed, request.computed + n)
             for position in range(request.computed, request.computed + n):
                 request.executed += 1
                 request.recomputed += position < request.done_before
