@@ -8,8 +8,8 @@ import pytest
 from record_vllm.cli import exit_code
 from record_vllm.requests import read_requests
 from time_vllm import cli
-from time_vllm.asked import check_groups, prompt_ids, read_traces, settings
-from time_vllm.running import COLUMNS, Notes, run
+from time_vllm.asked import STATES, check_groups, drafting, prompt_ids, read_traces, settings
+from time_vllm.running import COLUMNS, Copies, Notes, run, with_accepted
 
 from kvsweep.errors import InputError
 
@@ -79,6 +79,7 @@ class Engine:
                 SimpleNamespace(req_id=each.request_id, num_computed_tokens=0) for each in new
             ],
             preempted_req_ids={"a", "b"} if new else None,
+            scheduled_spec_decode_tokens={},
         )
         for each in self.requests:
             each.computed += tokens[each.request_id]
@@ -176,7 +177,8 @@ def changed(**sections):
     ("other", "told"),
     [
         (changed(engine={"max_num_seqs": 5}), "asks for another engine than"),
-        (changed(engine={"speculative": {"tokens": 2, "method": "draft"}}), "engine.speculative"),
+        (changed(engine={"max_num_seqs": 4, "max_num_batched_tokens": 64}), "another engine than"),
+        (changed(cluster={"prefill_instances": 1, "decode_instances": 1}), "not on one GPU"),
         ({**TRACE, "format": "else"}, "expected 'kvsweep-trace/1'"),
     ],
 )
@@ -226,3 +228,120 @@ def test_without_vllm_one_line_says_what_is_missing(traces, monkeypatch, capsys)
     assert "torch" in told
     assert "start this by the Python of an environment that has vLLM" in told
     assert told.count("\n") == 1
+
+
+DRAFTED = changed(
+    engine={**TRACE["scenario"]["engine"], "speculative": {"tokens": 2, "method": "eagle"}}
+)
+
+
+def test_what_drafts_is_given_with_the_shares_that_are_accepted(traces):
+    (traces / "d.json").write_text(json.dumps(DRAFTED))
+    plain, drafted = (read_traces((traces / name,))[0].scenario for name in ("a.json", "d.json"))
+    assert drafting(plain, None, ()) == {}
+    found = drafting(drafted, traces, (0.8, 0.5))["speculative_config"]
+    assert (found["method"], found["num_speculative_tokens"]) == ("eagle", 2)
+    assert found["synthetic_acceptance_rates"] == [0.8, 0.5]
+    for scenario, *given in (
+        (plain, traces, ()),
+        (plain, None, (0.5,)),
+        (drafted, None, (0.8, 0.5)),
+        (drafted, traces, (0.8,)),
+    ):
+        with pytest.raises(InputError, match=r"--drafts|--acceptance"):
+            drafting(scenario, *given)
+
+
+@pytest.mark.parametrize("text", ["0.5,x", "1.5", "-1,0"])
+def test_shares_are_numbers_from_0_to_1(traces, capsys, text):
+    arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
+    assert exit_code(cli.command, "time_vllm", [*arguments, "--acceptance", text]) == 2
+    assert "numbers from 0 to 1" in capsys.readouterr().err
+
+
+def verification(drafts, sampled):
+    """Return the output of a step that verifies drafts, by request, and what it samples."""
+    output = SimpleNamespace(
+        total_num_scheduled_tokens=sum(1 + n for n in drafts.values()),
+        num_scheduled_tokens={name: 1 + n for name, n in drafts.items()},
+        scheduled_spec_decode_tokens={name: [-1] * n for name, n in drafts.items() if n},
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=list(drafts), num_computed_tokens=[10 + i for i in range(len(drafts))]
+        ),
+        scheduled_new_reqs=[],
+        preempted_req_ids=None,
+    )
+    found = SimpleNamespace(
+        req_id_to_index={name: i for i, name in enumerate(sampled)},
+        sampled_token_ids=[[0] * n for n in sampled.values()],
+    )
+    return output, found
+
+
+def test_drafts_and_what_is_accepted_are_noted():
+    steps = [
+        verification({"a": 2, "b": 2}, {"b": 1, "a": 3}),
+        verification({"a": 1, "b": 0}, {"a": 2, "b": 1}),
+        verification({"b": 2}, {"b": 0}),
+    ]
+    coming = iter(output for output, _ in steps)
+    scheduler = SimpleNamespace(
+        schedule=lambda: next(coming),
+        update_from_output=lambda output, found: None,
+        running=["a", "b"],
+        kv_cache_manager=SimpleNamespace(block_pool=SimpleNamespace(get_num_free_blocks=int)),
+    )
+    notes = Notes(scheduler, int)
+    for _, found in steps:
+        scheduler.update_from_output(scheduler.schedule(), found)
+    columns = notes.columns()
+    assert columns["drafts"] == [4, 1, 2]
+    assert (columns["decode"], columns["prefill"]) == ([2, 2, 1], [0, 0, 0])
+    assert columns["decode_context"] == [21, 21, 10]
+    accepted = notes.accepted()
+    assert accepted == {"a": [2, 1], "b": [0, 0]}
+    document = {"requests": [{"id": 0}, {"id": 1}]}
+    made = {"requests": {"accepted": [accepted["a"], []]}}
+    requests = with_accepted(document, made)["requests"]
+    assert [request["accepted"] for request in requests] == [[2, 1], [0]]
+    assert with_accepted(document, {"requests": {}}) is document
+
+
+class Tiered(Engine):
+    """Loads four tokens for each request, at once, and stores as many."""
+
+    def begin(self, blocks):
+        scheduler = super().begin(blocks)
+        connector = SimpleNamespace(update_state_after_alloc=lambda request, blocks, tokens: None)
+        scheduler.connector = connector
+        return scheduler
+
+    def watch_copies(self, begun, ended):
+        self._begun, self._ended = begun, ended
+
+    def add(self, request):
+        super().add(request)
+        self._scheduler.connector.update_state_after_alloc(request, None, 4)
+        for job, is_load in ((2 * len(self.prompts), True), (2 * len(self.prompts) + 1, False)):
+            self._begun(job + 100 * len(self.requests), is_load)
+            self._ended(job + 100 * len(self.requests), 64, 2e-6)
+
+
+def test_copies_of_a_cpu_tier_are_noted():
+    made = run(Tiered(), read_requests(TRACE, "t"), 30, "t")
+    assert made["requests"]["loaded_tokens"] == [4, 4, 4]
+    copies = made["copies"]
+    assert tuple(copies) == Copies.COLUMNS
+    assert sum(copies["is_load"]) == len(copies["is_load"]) - sum(copies["is_load"])
+    assert set(copies["bytes"]) == {64}
+    assert set(copies["took_us"]) == {2}
+    assert copies["begun_us"] == sorted(copies["begun_us"])
+
+
+def test_groups_of_states_are_told_from_others(traces):
+    groups = [{"kind": "full"}, {"kind": "state"}]
+    (traces / "s.json").write_text(json.dumps(changed(cache={"gpu_blocks": 30, "groups": groups})))
+    (asked,) = read_traces((traces / "s.json",))
+    check_groups(asked, [STATES, None])
+    with pytest.raises(InputError, match="this model's are full, states, states"):
+        check_groups(asked, [None, STATES, STATES])

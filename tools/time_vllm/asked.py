@@ -16,6 +16,7 @@ from record_vllm.traces import Document, load
 
 from kvsweep.errors import InputError
 
+STATES = "states"
 _ANY_LATENCY = {"alpha": [0, 0, 0], "beta": [1, 0, 0]}
 
 
@@ -54,13 +55,8 @@ def _read(path: Path) -> Asked:
     if isinstance(scenario, dict):  # how long steps take is what is measured
         scenario = {**scenario, "latency": _ANY_LATENCY}
     found = read_scenario(scenario, str(path))
-    for key, given in (
-        ("engine.speculative", found.speculative),
-        ("cache.offload", found.offload),
-        ("cluster.prefill_instances", found.disaggregation),
-    ):
-        if given is not None:
-            raise InputError(f"{path}: scenario.{key}: not for random weights on one GPU")
+    if found.disaggregation is not None:
+        raise InputError(f"{path}: scenario.cluster.prefill_instances: not on one GPU")
     return Asked(path, document, found, read_requests(document, str(path)))
 
 
@@ -80,7 +76,37 @@ def settings(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def check_groups(each: Asked, windows: Sequence[int | None]) -> None:
+def drafting(
+    scenario: Scenario, drafts: Path | None, acceptance: tuple[float, ...]
+) -> dict[str, Any]:
+    """Return what drafts add to `settings`: vLLM accepts them by chance, as random weights cannot.
+
+    Raises
+    ------
+    InputError
+        If the scenario has drafts and either of the other two is missing, or the other way round.
+    """
+    speculative = scenario.speculative
+    if speculative is None:
+        if drafts or acceptance:
+            raise InputError("--drafts, --acceptance: the traces have no engine.speculative")
+        return {}
+    if drafts is None or not (drafts / "config.json").is_file():
+        raise InputError("--drafts: expected a folder with the config.json of what drafts")
+    if len(acceptance) != speculative.tokens:
+        raise InputError(f"--acceptance: expected {speculative.tokens} shares, one a draft")
+    return {
+        "speculative_config": {
+            "model": str(drafts),
+            "method": {"draft": "draft_model"}.get(speculative.method, speculative.method),
+            "num_speculative_tokens": speculative.tokens,
+            "rejection_sample_method": "synthetic",
+            "synthetic_acceptance_rates": list(acceptance),
+        }
+    }
+
+
+def check_groups(each: Asked, windows: Sequence[int | str | None]) -> None:
     """Refuse groups of layers that are not those of the model, in whatever order.
 
     Raises
@@ -88,10 +114,18 @@ def check_groups(each: Asked, windows: Sequence[int | None]) -> None:
     InputError
         If they differ.
     """
-    asked = Counter(group.window for group in each.scenario.groups)
+    asked = Counter(
+        STATES if group.kind == "state" else group.window for group in each.scenario.groups
+    )
     if asked != Counter(windows):
-        told = ", ".join("full" if window is None else f"window {window}" for window in windows)
+        told = ", ".join(_group(window) for window in windows)
         raise InputError(f"{each.path}: scenario.cache.groups: this model's are {told}")
+
+
+def _group(window: int | str | None) -> str:
+    if window is None:
+        return "full"
+    return window if isinstance(window, str) else f"window {window}"
 
 
 def prompt_ids(request: Request, vocabulary: int) -> list[int]:
