@@ -90,21 +90,21 @@ def log(card, name, blocks):
 
 def rows(card, name, preset=None):
     """Return a row of the table for each of `runs`."""
-    return [_row(run) for run in runs(card, name, preset)]
+    return [row_of(run) for run in runs(card, name, preset)]
 
 
-def _row(run):
-    cells = [f"{run.blocks:,}", "{:,} | {:,}".format(*run.preemptions), _both(*run.seconds, ".2f")]
+def row_of(run):
+    cells = [f"{run.blocks:,}", "{:,} | {:,}".format(*run.preemptions), both(*run.seconds, ".2f")]
     for until, statistic in (
         ("first_token_us", np.mean),
         ("first_token_us", lambda times: np.quantile(times, 0.99)),
         ("finish_us", np.mean),
     ):
-        cells.append(_both(*map(statistic, run.times(until)), ",.0f"))
+        cells.append(both(*map(statistic, run.times(until)), ",.0f"))
     return f"| {' | '.join(cells)} |"
 
 
-def _both(measured, simulated, form):
+def both(measured, simulated, form):
     return f"{measured:{form}} | {simulated:{form}} ({100 * (simulated / measured - 1):+.1f} %)"
 
 
@@ -118,15 +118,15 @@ def _rung(run, preset):
     steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
     inside = _inside(steps, run["prompt_tokens"], preset.window)
     took, told = np.diff(steps["ended_us"]), predicted(steps, preset, inside)[1:]
-    decoding = _decoding(steps)
+    decoding = decoding_steps(steps)
     cells = [f"{run['prompt_tokens']:,}", f"{steps['decode'][1:][decoding][0]:.0f}"]
     for kind in (decoding, steps["prefill"][1:] >= LARGE):
-        both = (np.median(took[kind]) / 1e3, np.median(told[kind]) / 1e3) if kind.any() else None
-        cells.append(_both(*both, ".2f") if both else "|")
+        pair = (np.median(took[kind]) / 1e3, np.median(told[kind]) / 1e3) if kind.any() else None
+        cells.append(both(*pair, ".2f") if pair else "|")
     return f"| {' | '.join(cells)} |"
 
 
-def _decoding(steps):
+def decoding_steps(steps):
     """Return which steps, from the second on, only decode, as many requests as ever.
 
     The first step without a prompt still waits for the host, which has started one with.
@@ -168,16 +168,16 @@ def predicted(steps, preset, inside=None):
 
 def host_rows(card):
     """Return, for each rung run both ways, milliseconds of decode steps: asynchronous or not."""
-    both = [goldens.load(name, card)["runs"] for name in ("ladder", "ladder-sync")]
-    found = [{(run["prompt_tokens"], run["requests"]): run for run in each} for each in both]
+    pair = [goldens.load(name, card)["runs"] for name in ("ladder", "ladder-sync")]
+    found = [{(run["prompt_tokens"], run["requests"]): run for run in each} for each in pair]
     return [_host(key, *(each[key] for each in found)) for key in found[0] if key in found[1]]
 
 
-def _host(key, *both):
+def _host(key, *pair):
     times, decoding = [], []
-    for run in both:
+    for run in pair:
         steps = {name: np.array(column, dtype=float) for name, column in run["steps"].items()}
-        found = _decoding(steps)
+        found = decoding_steps(steps)
         times.append(np.median(np.diff(steps["ended_us"])[found]) / 1e3)
         decoding.append(int(steps["decode"][1:][found][0]))
     cells = [f"{key[0]:,}", " and ".join(f"{n}" for n in dict.fromkeys(decoding))]

@@ -231,8 +231,8 @@ def states_text(scenario: Scenario, folder: Path) -> str | None:
     if not states:
         return None
     return (
-        "step times are computed, and never compared with a measurement of a model that keeps "
-        "states"
+        "step times are computed; of the one model with states that was measured, prompts took 14 "
+        "to 48 % longer"
     )
 
 
