@@ -41,9 +41,10 @@ def blocks_of(found: ServerLog, block_size: int, layout: Layout | None) -> tuple
 def _from_memory(found: ServerLog, layout: Layout | None) -> tuple[int, str]:
     if layout is None:
         raise InputError(f"{found.path}: tells only GiB; give the --model for its blocks")
-    memory = found.memory or 0
-    blocks = layout.blocks([memory] * len(layout.block_bytes))
-    return blocks, "available KV cache memory, rounded to 0.01 GiB"
+    memory, stages = found.memory or 0, len(layout.block_bytes)
+    blocks = layout.blocks([memory] * stages)
+    told = "" if stages == 1 else " of the stages that the log tells (others may have less)"
+    return blocks, f"available KV cache memory{told}, rounded to 0.01 GiB"
 
 
 def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tuple[int, str]:
@@ -124,13 +125,19 @@ def _as_before_020(found: ServerLog, layout: Layout, tokens: int) -> list[tuple[
 
 
 def difference(found: ServerLog, layout: Layout, blocks: int) -> str | None:
-    """Say where the log and the formula differ: by more than the rounding of the log's GiB."""
+    """Say where the log and the formula differ: by more than the rounding of the log's GiB.
+
+    Of a pipeline vLLM logs the memory of a node's first GPU only, while the stage with the fewest
+    blocks decides: there may be fewer than these GiB hold, and no more.
+    """
     memory = found.memory
     if memory is None:
         return None
     stages = len(layout.block_bytes)
     slack = int(ROUNDED * 2**30)
     low, high = (layout.blocks([memory + off] * stages) for off in (-slack, slack))
+    if stages > 1:
+        low, high = 0, (max(found.available) + slack) // min(layout.block_bytes)
     if low <= blocks <= high:
         return None
     formula = layout.blocks([memory] * stages)

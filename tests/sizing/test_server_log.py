@@ -325,3 +325,27 @@ def test_lines_of_json_have_what_the_server_wrote(log, key):
     text = read_log_text(path)
     assert text.splitlines()[:5] == written
     assert text.splitlines()[5:8] == ["{", "plain", '{"level": 3}']
+
+
+OF_A_PIPELINE = """\
+non-default args: {'pipeline_parallel_size': 8, 'block_size': 16, 'max_model_len': 8192}
+(Worker_PP0) INFO 11-20 10:00:30 [gpu_worker.py:773] Available KV cache memory: 66.10 GiB
+"""
+SIZE = (
+    "GPU KV cache size: 3,344,512 tokens, Maximum concurrency for 8,192 tokens per request: 408.27x"
+)
+
+
+def test_a_pipeline_may_have_fewer_blocks_than_its_first_stage_has_memory_for(log):
+    """vLLM logs the memory of a node's first GPU; the last stage has the output layer too."""
+    with_tokens = of(log(f"{OF_A_PIPELINE}{SIZE}\n"), model="qwen3-8b")
+    assert (with_tokens.blocks, with_tokens.warnings) == (209_032, [])
+    alone = of(log(OF_A_PIPELINE), model="qwen3-8b")
+    assert "of the stages that the log tells (others may have less)" in alone.source_text
+
+
+def test_a_pipeline_has_no_more_blocks_than_the_memory_of_a_stage_holds(log):
+    """36.10 GiB of a stage with four layers are 147,865 blocks."""
+    text = f"{OF_A_PIPELINE}{SIZE}\n".replace("66.10", "36.10")
+    (told,) = of(log(text), model="qwen3-8b").warnings
+    assert "not 209,032: another model" in told
