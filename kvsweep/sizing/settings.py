@@ -129,7 +129,9 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
     if asked.max_model_len is not None and asked.max_model_len > model.max_model_len:
         raise InputError(
             f"--max-model-len: {asked.max_model_len:,}; vLLM takes at most the "
-            f"{model.max_model_len:,} tokens of {model.name} (max_position_embeddings)"
+            f"{model.max_model_len:,} tokens of {model.name} (max_position_embeddings), unless "
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN is set, which is not read; for that give a config.json "
+            "that has more as --model"
         )
     usual = gpu.defaults() if gpu else Defaults(256, 2048)
     longest = asked.max_model_len or model.usual_model_len or model.max_model_len

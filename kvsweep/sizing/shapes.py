@@ -32,6 +32,15 @@ SCALED_ALREADY = (
 )
 """Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM 0.33.0 takes it."""
 
+LENGTHS = (
+    *("n_positions", "max_seq_len", "seq_length", "max_target_positions"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
+"""Other names of the longest request (``derive_max_model_len_and_key`` of vLLM 0.33.0)."""
+
+LENGTH_FIRST = "model_max_length"
+"""The name of the longest request that wins over all others."""
+
 QUANTIZED = "hf_quant_config.json"
 """Where ModelOpt up to 0.29 writes the quantization, beside ``config.json``."""
 
@@ -258,9 +267,17 @@ def _usual(config: Values) -> int | None:
     return config.count(original)
 
 
+def _written_length(config: Values) -> int:
+    """Return the length that vLLM takes of those in the file: of several the least."""
+    longest = config.count("max_position_embeddings")
+    if config.table.get(LENGTH_FIRST) is not None:
+        return config.count(LENGTH_FIRST)
+    return min(config.count(key, longest) for key in LENGTHS)
+
+
 def _longest(config: Values) -> int:
     """Return the longest request that vLLM derives, tokens."""
-    longest = config.count("max_position_embeddings")
+    longest = _written_length(config)
     rope, kind = _rope(config)
     if rope is None or "gemma3" in (config.word("model_type") or ""):
         return longest

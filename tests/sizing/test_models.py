@@ -234,6 +234,29 @@ def test_the_longest_request_is_scaled_as_vllm_scales_it():
     assert longest(rope_scaling={"type": "linear", "factor": 2.0}) == 262144
 
 
+@pytest.mark.parametrize(
+    ("change", "tokens"),
+    [
+        ({"max_sequence_length": 4096}, 4096),
+        ({"max_seq_len": 4096, "seq_length": 2048}, 2048),
+        ({"seq_length": 1 << 20}, 131072),
+        ({"max_seq_len": 4096, "model_max_length": 1 << 20}, 1 << 20),
+        ({"max_seq_len": 4096, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, 16384),
+        ({"max_seq_len": None, "model_max_length": None}, 131072),
+    ],
+)
+def test_the_longest_request_is_the_least_that_a_file_tells(change, tokens):
+    """As vLLM's ``derive_max_model_len_and_key``; ``model_max_length`` wins."""
+    assert model_from_config(LLAMA | change, "x").max_model_len == tokens
+
+
+def test_a_longer_request_than_the_models_has_a_remedy():
+    with pytest.raises(
+        InputError, match=r"is not read; for that give a config\.json that has more"
+    ):
+        serve(model_from_config(LLAMA, "x"), Asked(max_model_len=131073), None)
+
+
 def test_a_longrope_is_served_at_its_original_length_unless_told():
     """As Phi-3-mini-128k, of which vLLM 0.33.0 takes longer requests only if asked to."""
     change = {"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}
