@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any
@@ -55,6 +54,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         defaults_text,
         exchange_text,
         model_texts,
+        models_left,
         stages_text,
         states_text,
     )
@@ -107,7 +107,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "models": model_texts(sweep),
-        "models_left": _left(sweep),
+        "models_left": models_left(sweep),
         "defaults": told(defaults_text, sweep),
         "cautions": [
             *told(states_text, sweep),
@@ -138,13 +138,6 @@ def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[st
     return list(dict.fromkeys(text for text in texts if text))
 
 
-def _left(sweep: Sweep) -> int:
-    """Count combinations of axes of the model that no probe has, which are told of none."""
-    of_model = ("model.", "engine.pipeline_parallel_size")
-    lengths = [len(axis.values) for axis in sweep.axes if axis.key.startswith(of_model)]
-    return prod(lengths) - (1 + sum(length - 1 for length in lengths))
-
-
 def print_size(size: dict[str, Any], as_json: bool) -> None:
     """Print what a run would take."""
     if as_json:
@@ -162,7 +155,8 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
     for text in size["models"][:NAMED]:
         echo(f"model        {text}")
     if size["models"] and (more := size["models_left"] + len(size["models"][NAMED:])):
-        echo(f"             and {more:,} more combinations of what it depends on")
+        them = "combination" if more == 1 else "combinations"
+        echo(f"             and {more:,} more {them} of what it depends on")
     for text in size["defaults"][:NAMED]:
         echo(f"             {text}")
     for text in size["cautions"][:NAMED]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.config.axes import SEED
 from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
@@ -33,6 +36,15 @@ def model_texts(sweep: Sweep) -> list[str]:
         if text is not None:
             alike.setdefault(text, []).append(scenario)
     return [_text_of_all(scenarios, sweep.base_dir) for scenarios in alike.values()]
+
+
+def models_left(sweep: Sweep) -> int:
+    """Count combinations of axes of which a model's text depends that no probe has."""
+    texts = (model_text(scenario, sweep.base_dir, "") for scenario in sweep.probes())
+    first = next(texts)
+    others = (len(axis.values) - 1 for axis in sweep.axes if axis.key != SEED)
+    kinds = [len({first, *islice(texts, count)}) for count in others]
+    return prod(kinds) - (1 + sum(count - 1 for count in kinds))
 
 
 def _text_of_all(scenarios: list[Scenario], folder: Path) -> str:

@@ -126,6 +126,13 @@ def test_dry_run_says_how_many_models_it_does_not_list(run, tmp_path):
     assert "more combinations" not in run("grid", file, "--dry-run", "--set", "model.tp=[1]")[1]
     stages = ("--set", "grid.engine.pipeline_parallel_size=[1,2]")
     assert "and 7 more combinations" in run("grid", file, "--dry-run", *stages)[1]
+    # Of others those count of which the blocks depend.
+    tokens = ("--set", "grid.engine.max_num_batched_tokens=[2048,8192]")
+    assert "and 7 more combinations" in run("grid", file, "--dry-run", *tokens)[1]
+    shares = ("--set", "model.utilization=[0.8, 0.9]")
+    assert "and 1 more combination of" in run("grid", file, "--dry-run", *shares)[1]
+    rates = ("--set", "grid.workload.rate=[5,9]")
+    assert "and 2 more combinations" in run("grid", file, "--dry-run", *rates)[1]
 
 
 def test_dry_run_counts_what_an_existing_store_lacks(run, file):
