@@ -653,3 +653,16 @@ def test_an_axis_of_gpus_decides_step_times_where_the_blocks_are_given(load):
     text = '[model]\npreset = "llama-3.1-8b"\n[cache]\ngpu_blocks = 900\n'
     sweep = load(f'{text}[grid]\n"model.gpu" = ["h100", "a100"]\n')
     assert len({scenario.latency for scenario in scenarios(sweep)}) == 2
+
+
+def test_the_reference_rules_take_the_blocks_of_a_model(load):
+    """They move tokens by `transfer_bandwidth`, not by bytes, so that none are written."""
+    (plain,) = scenarios(load(ON_H100 + LATENCY))
+    (scenario,) = scenarios(load(f'[engine]\nrules = "blis"\n{ON_H100}{LATENCY}'))
+    assert scenario.cache.gpu_blocks == plain.cache.gpu_blocks
+    assert scenario.cache.kv_bytes_per_token is None
+
+
+def test_the_reference_rules_have_no_computed_step_times(load):
+    with pytest.raises(InputError, match=r"latency: missing; rules 'blis' .* give beta of three"):
+        load(f'[engine]\nrules = "blis"\n{ON_H100}')

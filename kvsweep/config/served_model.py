@@ -131,7 +131,7 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     told = _told(scenario, folder)
     assert told.layout is not None
     found: dict[str, Any] = {}
-    if "kv_bytes_per_token" not in given:
+    if "kv_bytes_per_token" not in given and scenario.engine.rules != "blis":
         found["kv_bytes_per_token"] = float(told.layout.token_bytes)
     if not told.layout.plain and not {"groups", "gpu_tokens"} & given:
         found["groups"] = _groups(told)
@@ -208,6 +208,12 @@ def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     """
     from kvsweep.sizing.served_steps import step_terms
 
+    if scenario.engine.rules == "blis":
+        needed = "give beta of three coefficients, or a model that has them"
+        message = (
+            f"missing; rules 'blis' has no terms for contexts, which [model] computes: {needed}"
+        )
+        raise KeyProblem(("latency",), message)
     told = _told(scenario, folder)
     assert told.served is not None
     assert told.gpu is not None
