@@ -86,6 +86,17 @@ def _spellings() -> dict[str, tuple[Option, bool]]:
     return found
 
 
+def is_name(word: str) -> bool:
+    """Return whether an option has this name, letter by letter.
+
+    Examples
+    --------
+    >>> is_name("--no-async-scheduling"), is_name("--no-async_scheduling")
+    (True, False)
+    """
+    return word in _spellings()
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names as messages have them, the first if there are many."""
     more = f" and {len(names) - MOST:,} more" if len(names) > MOST else ""

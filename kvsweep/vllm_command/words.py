@@ -15,7 +15,7 @@ from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
 from kvsweep.vllm_command.given import as_text
-from kvsweep.vllm_command.options import Option, find_option
+from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
@@ -140,12 +140,34 @@ def _of_yaml(path: Path, where: str) -> Iterator[str]:
     for key, value in table.items():
         option, _ = find_option(f"--{key}", str(path))
         if isinstance(value, bool) and option.form == "switch":
-            yield f"--{key}" if value else f"--no-{key}"
+            if word := _switch_of_yaml(str(key), value, option, path):
+                yield word
         elif isinstance(value, list):
             yield from (f"--{key}", *map(str, value)) if value else ()
         elif value is not None:
             yield f"--{key}"
             yield as_text(value)
+
+
+def _switch_of_yaml(key: str, on: bool, option: Option, path: Path) -> str | None:
+    """Return the word for a switch; None: vLLM leaves it out, as its name has no opposite.
+
+    Of a name with underscores it looks for ``--no-enable_prefix_caching``, which is none.
+
+    Raises
+    ------
+    InputError
+        If it leaves out what decides the simulation.
+    """
+    if on or is_name(f"--no-{key}"):
+        return f"--{key}" if on else f"--no-{key}"
+    if option.role != "key":
+        return None
+    known = option.name.removeprefix("--")
+    raise InputError(
+        f"{path}: {clip(escaped(key))}: false is left out by vLLM {RELEASE}, so that its default "
+        f"holds: leave it out, or write {known}: false"
+    )
 
 
 Pair = tuple[str | None, Any]

@@ -351,3 +351,17 @@ def test_what_is_printed_or_misspelled_is_said(text, message):
     with pytest.raises(InputError) as told:
         read(text)
     assert message in str(told.value)
+
+
+def test_a_switch_that_vllm_leaves_out_of_its_file_is_not_taken_to_be_off(tmp_path):
+    """Of ``enable_prefix_caching: false`` vLLM 0.33.0 looks for ``--no-enable_prefix_caching``."""
+    path = tmp_path / "c.yaml"
+    path.write_text("model: m\nenable_prefix_caching: false\n")
+    with pytest.raises(InputError) as told:
+        read(f"vllm serve --config {path}")
+    assert "default holds: leave it out, or write enable-prefix-caching: false" in str(told.value)
+    path.write_text("model: m\nno-async-scheduling: false\n")
+    with pytest.raises(InputError, match="no-async-scheduling: false is left out by vLLM"):
+        read(f"vllm serve --config {path}")
+    path.write_text("model: m\nenable_lora: false\nenable_prefix_caching: true\n")
+    assert read(f"vllm serve --config {path}")[1] == {"--enable-prefix-caching": True}
