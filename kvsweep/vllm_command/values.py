@@ -10,13 +10,15 @@ from typing import Any
 from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.vllm_command.options import options
 from kvsweep.vllm_command.shell import VARIABLE, unmarked
+from kvsweep.vllm_command.suffixes import with_suffix
 from kvsweep.vllm_command.words import OF_THE_SHELL, Command, as_table
 
-_SUFFIXES = {
-    **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
-    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
-}
-_WHOLE = re.compile(r"(\d{1,18})|(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT])")
+_WHOLE = re.compile(r"\+?\d{1,18}(?:_\d{1,18}){0,5}")
+_READABLE = (
+    *("max-model-len", "max-num-batched-tokens", "max-num-scheduled-tokens"),
+    "kv-cache-memory-bytes",
+)
+"""Options that take 8k and 8K too."""
 
 
 class Values:
@@ -47,7 +49,7 @@ class Values:
         return None if value is None else str(value)
 
     def whole(self, name: str) -> int | None:
-        """Return a whole number, as 8192, 8k (8,000) or 8K (8,192); None: not given.
+        """Return a whole number, 8192, or 8k (8,000) and 8K (8,192) of some; None: not given.
 
         Raises
         ------
@@ -57,10 +59,12 @@ class Values:
         value = self._at(name)
         if value is None:
             return None
-        found = _WHOLE.fullmatch(str(value).strip())
-        if not found:
-            raise self.problem(name, f"expected a whole number, got {clip(str(value))!r}")
-        return int(found[1]) if found[1] else int(float(found[2]) * _SUFFIXES[found[3]])
+        text = str(value).strip()
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        if name in _READABLE and (found := with_suffix(text)) is not None:
+            return found
+        raise self.problem(name, f"expected a whole number, got {clip(str(value))!r}")
 
     def count(self, name: str) -> int | None:
         """Return a whole number from 1 on; None: not given.

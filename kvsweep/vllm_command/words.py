@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
+from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
@@ -92,14 +92,24 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     """
     variables, rest = server_of(words, where)
     found = Command(where, _shown(rest, where), variables=variables)
+    parts: dict[str, dict[str, Any]] = {}
     for name, value in _pairs(_with_config(rest, where), where):
-        if name is None:
+        if name is not None and "." in name:
+            add_part(parts, name, value, where)
+        elif name is None:
             _refuse_variable(value, where)
             if found.model is not None:
                 raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
         else:
             _set(found, name, value)
+    for option, table in tables_of(parts, where):
+        if option.role == "key" and option in found.values:
+            raise InputError(
+                f"{where}: {option.name}: as a whole and in parts, of which vLLM {RELEASE} takes "
+                "the last parts alone: give all of it in one of the ways"
+            )
+        found.values[option] = table
     return found
 
 
@@ -237,12 +247,8 @@ def _shown(words: list[str], where: str) -> str:
 
 
 def _set(found: Command, name: str, value: Any) -> None:
-    """Note a value; a name with dots is a part of a table, as vLLM takes it."""
-    head, *path = name.split(".") if name.startswith("-") else (name,)
-    option, on = find_option(head, found.where)
-    if path:
-        _set_part(found, option, name, path, value)
-        return
+    """Note a value."""
+    option, on = find_option(name, found.where)
     if option.form == "switch":
         if value is not None:
             raise InputError(f"{found.where}: {clip(name)}: takes no value, got {clip(value)!r}")
@@ -255,29 +261,6 @@ def _set(found: Command, name: str, value: Any) -> None:
         found.model, found.model_by_option = value, True
     else:
         found.values[option] = value
-
-
-def _set_part(
-    found: Command, option: Option, name: str, path: list[str], value: str | None
-) -> None:
-    if option.form in ("switch", "list") or value is None:
-        raise InputError(f"{found.where}: {clip(name)}: {option.name} has no parts")
-    table = found.values.setdefault(option, {})
-    if not isinstance(table, dict):
-        table = found.values[option] = as_table(table, f"{found.where}: {option.name}")
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise InputError(f"{found.where}: {clip(name)}: {part} is no table")
-    last = path[-1]
-    if last.endswith("+"):
-        before = table.get(last[:-1])
-        table[last[:-1]] = [*(before if isinstance(before, list) else ()), *value.split(",")]
-        return
-    try:
-        table[last] = json.loads(value)
-    except (ValueError, RecursionError):
-        table[last] = value
 
 
 def as_table(value: Any, where: str) -> dict[str, Any]:

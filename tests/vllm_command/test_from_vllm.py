@@ -509,7 +509,7 @@ def test_shares_of_memory_that_decide_nothing_are_listed():
     assert told not in taken("--gpu-memory-utilization 0.9").notes
     both = taken("--num-gpu-blocks-override 9000 --kv-cache-memory-bytes 9G")
     assert "without effect here: --kv-cache-memory-bytes" in both.notes
-    longer = taken("--long-prefill-token-threshold 9k --gpu-memory-utilization 0.9")
+    longer = taken("--long-prefill-token-threshold 9000 --gpu-memory-utilization 0.9")
     assert "without effect here: --long-prefill-token-threshold" in longer.notes
     # Room for more than is scheduled makes no estimate of blocks that are given.
     less = taken("--kv-cache-memory-bytes 9G --max-num-active-seqs 8 --enforce-eager")

@@ -79,7 +79,7 @@ def test_options_take_what_the_parser_of_vllm_gives_them():
 
 def test_dots_are_parts_of_a_table():
     _, found = read(
-        'vllm serve m --speculative-config \'{"method": "eagle"}\' '
+        "vllm serve m --speculative-config.method eagle "
         "--speculative_config.num_speculative_tokens 3 -cc.cudagraph_capture_sizes+ 1,2 "
         "-cc.pass_config.fuse=true"
     )
@@ -189,7 +189,7 @@ def test_what_is_secret_is_not_shown():
         ("vllm serve m --max-num-seqs " + "9" * 5000, "expected a whole number, got '999"),
         ("vllm serve m --watermark inf", "--watermark: expected a number, got 'inf'"),
         ("x" * 200_000, "200,000 characters; a script has at most 131,072"),
-        ("vllm serve m --speculative-config 3 --speculative-config.x 1", "expected a JSON object"),
+        ("vllm serve m --speculative-config 3 --speculative-config.x 1", "as a whole and in parts"),
     ],
 )
 def test_what_cannot_be_taken_is_told_in_one_line(text, message):
@@ -365,3 +365,50 @@ def test_a_switch_that_vllm_leaves_out_of_its_file_is_not_taken_to_be_off(tmp_pa
         read(f"vllm serve --config {path}")
     path.write_text("model: m\nenable_lora: false\nenable_prefix_caching: true\n")
     assert read(f"vllm serve --config {path}")[1] == {"--enable-prefix-caching": True}
+
+
+def test_parts_take_the_place_of_a_whole():
+    """vLLM 0.33.0 puts them behind all other options, so that `{"method": "eagle"}` is lost."""
+    whole = '--speculative-config \'{"method": "eagle"}\''
+    part = "--speculative-config.num_speculative_tokens 3"
+    for text in (f"{whole} {part}", f"{part} {whole}"):
+        with pytest.raises(InputError, match=r"whole and in parts, .* one of the ways"):
+            read(f"vllm serve m {text}")
+    _, found = read("vllm serve m -cc.mode 3 --compilation-config '{\"sizes\": [1]}'")
+    assert found["--compilation-config"] == {"mode": 3}
+
+
+def test_parts_are_put_together_as_vllm_does():
+    _, found = read(
+        "vllm serve m --kv-transfer-config.extra.bytes 80g --kv-transfer-config.extra "
+        '\'{"own": 1, "sizes": [1]}\' --kv-transfer-config.extra.sizes "[2]" '
+        "--kv-transfer-config.extra.own 1.5K"
+    )
+    extra = {"bytes": 80_000_000_000, "own": "1.5K", "sizes": [1, 2]}
+    assert found["--kv-transfer-config"] == {"extra": extra}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1_024", 1024), ("+64", 64), (" 64 ", 64), ("64", 64)],
+)
+def test_whole_numbers_are_those_of_vllm(text, number):
+    values = Values(read_command(["vllm", "serve", "m", f"--max-num-seqs={text}"]))
+    assert values.whole("max-num-seqs") == number
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("max-num-seqs", "1k"),
+        ("block-size", "1K"),
+        ("long-prefill-token-threshold", "2k"),
+        ("max-model-len", "1.5K"),
+        ("max-num-batched-tokens", "2.5K"),
+        ("max-num-seqs", "1__0"),
+    ],
+)
+def test_suffixes_are_taken_where_vllm_takes_them(option, text):
+    values = Values(read_command(["vllm", "serve", "m", f"--{option}={text}"]))
+    with pytest.raises(InputError, match=f"--{option}: expected a whole number"):
+        values.whole(option)
