@@ -33,12 +33,16 @@ class _Stage:
         Its environment.
     shell_entry : bool
         Whether its entry point is a text for a shell, which takes no command.
+    own_command : bool
+        Whether this stage has the command, not the image that it begins with, whose command an
+        entry point takes away.
     """
 
     entry: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     shell_entry: bool = False
+    own_command: bool = False
 
 
 def is_dockerfile(text: str) -> bool:
@@ -101,7 +105,7 @@ def _built(text: str, where: str) -> _Stage:
             image, _, alias = _filled(rest, known).partition(" ")
             stages[name] = now
             vllms = list(ENTRY_POINT) if is_image(image) else []
-            now = stages.get(image.lower(), _Stage(entry=vllms))
+            now = replace(stages.get(image.lower(), _Stage(entry=vllms)), own_command=False)
             name = alias.strip().rpartition(" ")[2].lower() or str(len(stages))
         elif keyword == "ARG":
             key, given, value = rest.strip().partition("=")
@@ -110,9 +114,10 @@ def _built(text: str, where: str) -> _Stage:
             now = replace(now, variables={**now.variables, **_environment(rest, known)})
         elif keyword == "ENTRYPOINT":
             words, by_shell = _argv(rest, f"{where}: ENTRYPOINT")
-            now = replace(now, entry=words, shell_entry=by_shell)
+            kept = now.command if now.own_command else []
+            now = replace(now, entry=words, shell_entry=by_shell, command=kept)
         elif keyword == "CMD":
-            now = replace(now, command=_argv(rest, f"{where}: CMD")[0])
+            now = replace(now, command=_argv(rest, f"{where}: CMD")[0], own_command=True)
     return now
 
 

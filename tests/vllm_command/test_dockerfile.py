@@ -112,3 +112,12 @@ def test_a_function_of_the_shell_is_no_terraform():
 def test_a_script_with_python_in_it_is_a_script():
     text = "set -e\npython - <<E\nimport modal\nE\nvllm serve m\n"
     assert command_of(text, "run.sh").text == "vllm serve m"
+
+
+def test_an_entry_point_takes_away_the_command_of_the_image_before():
+    """As docker builds it: a command of the same stage stays."""
+    before = 'FROM x AS a\nCMD ["Qwen/Qwen3-8B", "-tp", "2"]\nFROM a\n'
+    entry = 'ENTRYPOINT ["vllm", "serve", "m"]\n'
+    assert command_of(before + entry, "Dockerfile").text == "vllm serve m"
+    own = f'{before}CMD ["-pp", "2"]\n{entry}'
+    assert command_of(own, "Dockerfile").text == "vllm serve m -pp 2"
