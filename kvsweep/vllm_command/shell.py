@@ -46,6 +46,8 @@ _BEFORE = ("if", "while", "until", "then", "do", "else", "!", "sudo", "exec")
 # What has a command in its words and does not run it.
 _NOT_RUN = ("echo", "printf", "which", "type", "logger", "grep", "pgrep", "pkill")
 _INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve) ")
+# Of Markdown: what is around a command that a page shows, to the shell quotes of a command.
+_FENCE = re.compile(r"^[ \t]*```+[\w-]*[ \t]*\r?$", re.MULTILINE)
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -153,6 +155,7 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
     if len(text) > MAX_SCRIPT_CHARACTERS:
         most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
         raise InputError(f"{where}: {len(text):,} characters; {most}")
+    text = _FENCE.sub("", text)
     refuse_pieces(_OPAQUE.sub(_uncommented, text).replace("\\\n", " "), where)
     for line in _lines(text):
         if not ("vllm" in line or _KEPT.match(line)):

@@ -20,6 +20,7 @@ from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
+_DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212")
 OF_THE_SHELL = "a variable of the shell: put in its value"
 """What is wrong with a word of which only the shell knows the value."""
 
@@ -98,6 +99,7 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
             add_part(parts, name, value, where)
         elif name is None:
             _refuse_variable(value, where)
+            _refuse_dash(value, where)
             if found.model is not None:
                 raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
@@ -116,6 +118,13 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
 def _refuse_variable(word: str, where: str) -> None:
     if VARIABLE in word:
         raise InputError(f"{where}: {unmarked(word)}: {OF_THE_SHELL}")
+
+
+def _refuse_dash(word: str, where: str) -> None:
+    """Refuse an option that begins with a dash of a word processor, which is no hyphen."""
+    if word[:1] in _DASHES:
+        told = f"begins with {word[0]!r}: an option begins with hyphens"
+        raise InputError(f"{where}: {unmarked(word)}: {told}, as --tensor-parallel-size or -tp")
 
 
 def _with_config(words: list[str], where: str) -> list[str]:

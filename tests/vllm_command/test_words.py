@@ -412,3 +412,14 @@ def test_suffixes_are_taken_where_vllm_takes_them(option, text):
     values = Values(read_command(["vllm", "serve", "m", f"--{option}={text}"]))
     with pytest.raises(InputError, match=f"--{option}: expected a whole number"):
         values.whole(option)
+
+
+def test_a_command_of_a_page_in_markdown_is_read():
+    assert read("Start it:\n\n```bash\nvllm serve m -tp 2\n```\n")[0] == "m"
+    assert read("  ```\r\n  vllm serve m \\\r\n  -tp 2\r\n  ```\r\n")[0] == "m"
+
+
+@pytest.mark.parametrize("dash", ["\u2013", "\u2014", "\u2212"])
+def test_dashes_of_word_processors_are_told(dash):
+    with pytest.raises(InputError, match=f"{dash}tp: begins with '{dash}': an option begins with"):
+        read(f"vllm serve m {dash}tp 2")
