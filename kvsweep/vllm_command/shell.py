@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
@@ -64,8 +65,27 @@ ONLY_AN_IMAGE = (
 )
 
 
-def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that are set, and the words after what starts the server.
+class Started(NamedTuple):
+    """What starts a server.
+
+    Attributes
+    ----------
+    words : list of str
+        What follows ``vllm serve``, or what else starts it.
+    by_module : bool
+        Whether that is the module of vLLM's server, whose parser has all options itself; of
+        ``vllm serve`` a part of it has.
+    variables : dict of str to str
+        What is set in front of it.
+    """
+
+    words: list[str]
+    by_module: bool
+    variables: dict[str, str]
+
+
+def server_of(words: Sequence[str], where: str) -> Started:
+    """Return the words after what starts the server, and the variables that are set.
 
     Parameters
     ----------
@@ -83,7 +103,7 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     if len(words) == 1 and not any(_start(command) is not None for command in commands):
         commands = list(_commands(_as_written(words[0]), where)) or commands
     variables: dict[str, str] = {}
-    found: list[list[str]] = []
+    found: list[Started] = []
     for number, command in enumerate(commands):
         at = _start(command)
         # What follows a server is not its own, but of a service, whose lines have no order.
@@ -94,17 +114,17 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
                 variables[each[1]] = each[2]
         if at is not None:
             _refuse_folding(commands[number + 1 :], where)
-            found.append(command[at:])
+            found.append(Started(command[at:], command[at - 1] == _SERVER, variables))
     found = _with_api(found) or found
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
         raise InputError(f"{where}: {several if found else _why_none(commands)}")
-    return variables, found[0]
+    return found[0]
 
 
-def _with_api(servers: list[list[str]]) -> list[list[str]]:
+def _with_api(servers: list[Started]) -> list[Started]:
     """Return the servers that answer requests: other nodes of one have no API."""
-    return [each for each in servers if "--headless" not in each]
+    return [each for each in servers if "--headless" not in each.words]
 
 
 def _why_none(commands: list[list[str]]) -> str:

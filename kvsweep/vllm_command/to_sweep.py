@@ -217,7 +217,7 @@ def _refuse_own_options(words: tuple[str, ...]) -> None:
     own = ("--gpu", "--log", "--trace", "--set", "--acceptance", "--container", "--out", "-o")
     behind: Sequence[str] = words[1:]
     if behind and starts_server(words, "the command"):
-        behind = server_of(words, "the command")[1]  # not those of `srun -o FILE vllm serve`
+        behind = server_of(words, "the command").words  # not those of `srun -o FILE vllm serve`
     if stray := next((word for word in behind if word.partition("=")[0] in own), None):
         raise InputError(
             f"the command: {clip(escaped(stray))}: an option of `kvsweep from-vllm`, not of vLLM: "

@@ -16,7 +16,7 @@ from kvsweep.reading import read_text
 from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
-from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
+from kvsweep.vllm_command.shell import VARIABLE, Started, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
@@ -91,10 +91,10 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     >>> found.model, {option.name: value for option, value in found.values.items()}
     ('Qwen/Qwen3-8B', {'--tensor-parallel-size': '2', '--max-num-seqs': '64'})
     """
-    variables, rest = server_of(words, where)
-    found = Command(where, _shown(rest, where), variables=variables)
+    started = server_of(words, where)
+    found = Command(where, _shown(started.words, where), variables=started.variables)
     parts: dict[str, dict[str, Any]] = {}
-    for name, value in _pairs(_with_config(rest, where), where):
+    for name, value in _pairs(_with_config(started, where), where):
         if name is not None and "." in name:
             add_part(parts, name, value, where)
         elif name is None:
@@ -127,8 +127,9 @@ def _refuse_dash(word: str, where: str) -> None:
         raise InputError(f"{where}: {unmarked(word)}: {told}, as --tensor-parallel-size or -tp")
 
 
-def _with_config(words: list[str], where: str) -> list[str]:
+def _with_config(started: Started, where: str) -> list[str]:
     """Return the words with those of ``--config`` in front, so that the others win over them."""
+    words = started.words
     places = [i for i, word in enumerate(words) if word.partition("=")[0] == "--config"]
     if not places:
         return words
@@ -139,7 +140,7 @@ def _with_config(words: list[str], where: str) -> list[str]:
     rest = words[:at] + words[at + 2 :]
     file = _next(words, at, "--config", where)
     _refuse_variable(file, f"{where}: --config")
-    told = list(_of_yaml(Path(file), where))
+    told = list(_of_yaml(Path(file), where, started.by_module))
     named = "--model" in told and any(not word.startswith("-") for word in rest[:1])
     if named:  # the model of the command wins
         model = told.index("--model")
@@ -147,7 +148,7 @@ def _with_config(words: list[str], where: str) -> list[str]:
     return [*rest[:1], *told, *rest[1:]] if rest and not rest[0].startswith("-") else told + rest
 
 
-def _of_yaml(path: Path, where: str) -> Iterator[str]:
+def _of_yaml(path: Path, where: str, by_module: bool) -> Iterator[str]:
     """Yield the words that vLLM makes of its configuration file."""
     try:
         text = read_text(path, MAX_SETTINGS_BYTES)
@@ -159,7 +160,8 @@ def _of_yaml(path: Path, where: str) -> Iterator[str]:
     for key, value in table.items():
         option, _ = find_option(f"--{key}", str(path))
         if isinstance(value, bool) and option.form == "switch":
-            if word := _switch_of_yaml(str(key), value, option, path):
+            known = by_module and is_name(f"--no-{key}")
+            if word := _switch_of_yaml(str(key), value, option, known, path):
                 yield word
         elif isinstance(value, list):
             yield from (f"--{key}", *map(str, value)) if value else ()
@@ -168,24 +170,26 @@ def _of_yaml(path: Path, where: str) -> Iterator[str]:
             yield as_text(value)
 
 
-def _switch_of_yaml(key: str, on: bool, option: Option, path: Path) -> str | None:
-    """Return the word for a switch; None: vLLM leaves it out, as its name has no opposite.
+def _switch_of_yaml(key: str, on: bool, option: Option, known: bool, path: Path) -> str | None:
+    """Return the word for a switch; None: vLLM leaves it out.
 
-    Of a name with underscores it looks for ``--no-enable_prefix_caching``, which is none.
+    It does so with what is false, unless its parser has ``--no-KEY``, and that of ``vllm serve``
+    has none of the options, which those of its commands have.
 
     Raises
     ------
     InputError
         If it leaves out what decides the simulation.
     """
-    if on or is_name(f"--no-{key}"):
+    if on or known:
         return f"--{key}" if on else f"--no-{key}"
     if option.role != "key":
         return None
-    known = option.name.removeprefix("--")
+    opposite = f", or write no-{option.name.removeprefix('--')}: true"
+    remedy = "" if key.startswith(("no-", "no_")) else opposite
     raise InputError(
         f"{path}: {clip(escaped(key))}: false is left out by vLLM {RELEASE}, so that its default "
-        f"holds: leave it out, or write {known}: false"
+        f"holds: leave it out{remedy}"
     )
 
 

@@ -103,7 +103,7 @@ def test_quotations_go_on_over_lines():
 def test_a_configuration_file_comes_before_the_command(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(
-        "model: a\ntensor-parallel-size: 4\nmax_num_seqs: 8\nenable-prefix-caching: false\n"
+        "model: a\ntensor-parallel-size: 4\nmax_num_seqs: 8\nno-enable-prefix-caching: true\n"
         "served-model-name: [x, y]\nspeculative-config:\n  method: eagle\nport: null\n"
     )
     model, found = read(f"vllm serve --config {path} -tp 2")
@@ -353,18 +353,35 @@ def test_what_is_printed_or_misspelled_is_said(text, message):
     assert message in str(told.value)
 
 
-def test_a_switch_that_vllm_leaves_out_of_its_file_is_not_taken_to_be_off(tmp_path):
-    """Of ``enable_prefix_caching: false`` vLLM 0.33.0 looks for ``--no-enable_prefix_caching``."""
+SERVED_BY_MODULE = "python -m vllm.entrypoints.openai.api_server"
+
+
+@pytest.mark.parametrize(
+    ("start", "line", "remedy"),
+    [
+        ("vllm serve", "enable-prefix-caching: false", ", or write no-enable-prefix-caching: true"),
+        ("vllm serve", "async_scheduling: false", ", or write no-async-scheduling: true"),
+        ("vllm serve", "no-async-scheduling: false", ""),
+        (SERVED_BY_MODULE, "enable_prefix_caching: false", ", or write no-enable-prefix-caching"),
+    ],
+)
+def test_a_switch_that_vllm_leaves_out_of_its_file_is_not_taken_to_be_off(
+    start, line, remedy, tmp_path
+):
+    """vLLM 0.33.0 looks for ``--no-KEY``: `vllm serve` in a parser without any options."""
     path = tmp_path / "c.yaml"
-    path.write_text("model: m\nenable_prefix_caching: false\n")
+    path.write_text(f"model: m\n{line}\n")
     with pytest.raises(InputError) as told:
-        read(f"vllm serve --config {path}")
-    assert "default holds: leave it out, or write enable-prefix-caching: false" in str(told.value)
-    path.write_text("model: m\nno-async-scheduling: false\n")
-    with pytest.raises(InputError, match="no-async-scheduling: false is left out by vLLM"):
-        read(f"vllm serve --config {path}")
+        read(f"{start} --config {path}")
+    assert f"default holds: leave it out{remedy}" in str(told.value)
+
+
+def test_switches_of_a_file_that_vllm_takes(tmp_path):
+    path = tmp_path / "c.yaml"
     path.write_text("model: m\nenable_lora: false\nenable_prefix_caching: true\n")
     assert read(f"vllm serve --config {path}")[1] == {"--enable-prefix-caching": True}
+    path.write_text("model: m\nenable-prefix-caching: false\n")
+    assert read(f"{SERVED_BY_MODULE} --config {path}")[1] == {"--enable-prefix-caching": False}
 
 
 def test_parts_take_the_place_of_a_whole():
