@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_DECIMAL = {letter: 1000**power for power, letter in enumerate("kmgt", 1)}
-_BINARY = {letter: 1024**power for power, letter in enumerate("KMGT", 1)}
+_DECIMAL: dict[str, int] = {letter: 1000**power for power, letter in enumerate("kmgt", 1)}
+_BINARY: dict[str, int] = {letter: 1024**power for power, letter in enumerate("KMGT", 1)}
 _WITH_SUFFIX = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([kmgt])|(\d{1,18})([KMGT])")
 
 
