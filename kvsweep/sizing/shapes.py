@@ -33,10 +33,10 @@ SCALED_ALREADY = (
 """Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM 0.33.0 takes it."""
 
 LENGTHS = (
-    *("n_positions", "max_seq_len", "seq_length", "max_target_positions"),
-    *("max_sequence_length", "max_seq_length", "seq_len"),
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"),
+    *("max_target_positions", "max_sequence_length", "max_seq_length", "seq_len"),
 )
-"""Other names of the longest request (``derive_max_model_len_and_key`` of vLLM 0.33.0)."""
+"""Names of the longest request (``derive_max_model_len_and_key`` of vLLM 0.33.0)."""
 
 LENGTH_FIRST = "model_max_length"
 """The name of the longest request that wins over all others."""
@@ -269,10 +269,10 @@ def _usual(config: Values) -> int | None:
 
 def _written_length(config: Values) -> int:
     """Return the length that vLLM takes of those in the file: of several the least."""
-    longest = config.count("max_position_embeddings")
     if config.table.get(LENGTH_FIRST) is not None:
         return config.count(LENGTH_FIRST)
-    return min(config.count(key, longest) for key in LENGTHS)
+    there = [key for key in LENGTHS if config.table.get(key) is not None]
+    return min(config.count(key) for key in there or LENGTHS)
 
 
 def _longest(config: Values) -> int:

@@ -31,7 +31,7 @@ def add_part(parts: Parts, name: str, value: str | None, where: str) -> None:
     Raises
     ------
     InputError
-        If the option takes no table, or nothing follows.
+        If the option takes no table, nothing follows, or it is nested too deeply.
     """
     head, *path = name.split(".")
     option, _ = find_option(head, where)
@@ -41,7 +41,10 @@ def add_part(parts: Parts, name: str, value: str | None, where: str) -> None:
     inner: Any = value.split(",") if last.endswith("+") else _part(value)
     for part in (last.removesuffix("+"), *reversed(path[:-1])):
         inner = {part: inner}
-    _update(parts.setdefault(head.replace("_", "-"), {}), inner)
+    try:
+        _update(parts.setdefault(head.replace("_", "-"), {}), inner)
+    except RecursionError:
+        raise InputError(f"{where}: {clip(name)}: nested too deeply") from None
 
 
 def _part(value: str) -> Any:

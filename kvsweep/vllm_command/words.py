@@ -158,7 +158,7 @@ def _of_yaml(path: Path, where: str, by_module: bool) -> Iterator[str]:
     if not isinstance(table, dict):
         raise InputError(f"{path}: expected options and their values, got {shown(table)}")
     for key, value in table.items():
-        option, _ = find_option(f"--{key}", str(path))
+        option, _ = find_option(f"--{key}".partition(".")[0], str(path))
         if isinstance(value, bool) and option.form == "switch":
             known = by_module and is_name(f"--no-{key}")
             if word := _switch_of_yaml(str(key), value, option, known, path):

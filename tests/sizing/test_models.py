@@ -243,6 +243,8 @@ def test_the_longest_request_is_scaled_as_vllm_scales_it():
         ({"max_seq_len": 4096, "model_max_length": 1 << 20}, 1 << 20),
         ({"max_seq_len": 4096, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, 16384),
         ({"max_seq_len": None, "model_max_length": None}, 131072),
+        ({"max_position_embeddings": None, "max_seq_len": 4096}, 4096),
+        ({"max_position_embeddings": None, "model_max_length": 4096}, 4096),
     ],
 )
 def test_the_longest_request_is_the_least_that_a_file_tells(change, tokens):

@@ -440,3 +440,16 @@ def test_a_command_of_a_page_in_markdown_is_read():
 def test_dashes_of_word_processors_are_told(dash):
     with pytest.raises(InputError, match=f"{dash}tp: begins with '{dash}': an option begins with"):
         read(f"vllm serve m {dash}tp 2")
+
+
+def test_parts_that_are_nested_too_deeply_are_refused():
+    part = f"-cc{'.a' * 3000} 1"
+    with pytest.raises(InputError, match="nested too deeply"):
+        read(f"vllm serve m {part} {part}")
+
+
+def test_a_file_may_have_parts_of_an_option(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("model: m\nspeculative-config.method: eagle\n")
+    found = read(f"vllm serve --config {path} --speculative-config.num_speculative_tokens 3")[1]
+    assert found["--speculative-config"] == {"method": "eagle", "num_speculative_tokens": 3}
