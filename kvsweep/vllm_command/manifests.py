@@ -59,7 +59,8 @@ _SPECS = (
 )
 """Where a document may have its containers."""
 
-_OF_A_POD = "decide what its pods start: give `kubectl get pod POD -o yaml`"
+_POD = "give `kubectl get pod POD -o yaml`"
+_OF_A_POD = f"decide what its pods start: {_POD}"
 _OTHERS = {
     "LLMInferenceService": f"templates in the cluster {_OF_A_POD}",
     "LLMInferenceServiceConfig": f"templates in the cluster {_OF_A_POD}",
@@ -193,12 +194,29 @@ def _why_none(found: list[Container], documents: list[dict[str, Any]], where: st
             return f"{name}: {kind}: {_OTHERS[kind]}"
         if is_of_ray(document) and (told := other_application(document, where)):
             return told
+        if isinstance(kind, str) and any(_hidden(document, where)):
+            return f"{name}: {clip(escaped(kind))}: its containers are not looked for: {_POD}"
     for each in found:
         if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
             told = f"what the image {clip(escaped(each.image))} starts is not known"
             return f"{clip(escaped(each.name))}: {told}: give its `command`, as [vllm, serve]"
     of_charts = any(values_of(each, where) for each in documents)
     return UNKNOWN if of_charts else NO_COMMAND
+
+
+def _hidden(document: dict[str, Any], where: str) -> Iterator[bool]:
+    """Yield whether containers start a server, wherever in a document they are."""
+    rest: list[Any] = [document]
+    seen: set[int] = set()  # anchors of YAML are the same again and again
+    while rest:
+        part = rest.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            yield from (each.starts_server() for each in pod_containers(part, "", where, None))
+        if isinstance(part, dict | list):
+            rest += part.values() if isinstance(part, dict) else part
 
 
 def _one(found: list[Container], where: str, chosen: str | None) -> Container:

@@ -434,3 +434,17 @@ def test_many_containers_are_not_all_named():
     many = [container(args=["m"], name=f"c{n}") for n in range(50)]
     with pytest.raises(InputError, match=r"50 containers .*llama/c11 and 38 more; choose one"):
         read(workload(*many))
+
+
+@pytest.mark.parametrize("kind", ["StormService", "RoleBasedGroup", "CronJob"])
+def test_a_kind_whose_containers_are_elsewhere_is_told(kind):
+    """It has a command, which is not said to be missing."""
+    started = {"containers": [{"name": "v", "command": ["vllm", "serve", "m"]}]}
+    document = {
+        "apiVersion": "a/v1",
+        "kind": kind,
+        "metadata": {"name": "x"},
+        "spec": {"roles": [{"template": {"spec": started}}]},
+    }
+    with pytest.raises(InputError, match=f"x: {kind}: its containers .* `kubectl get pod POD"):
+        read_manifest(json.dumps(document), "m.yaml")
