@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from kvsweep.search.server_model import (
     longest_requests,
     model_name,
 )
-from kvsweep.sizing.capacity import cpu_copies
+from kvsweep.sizing.capacity import cpu_chunk, cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
@@ -104,8 +105,10 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
-        size = cache.cpu_blocks * cache.block_size * cache.offload_block_factor * bytes_per_token
-        yield "--kv-offloading-size", f"{size * gpus / GIB:.4g}"
+        block = round(cache.block_size * bytes_per_token)
+        size = cache.cpu_blocks * cpu_chunk(block, gpus, cache.offload_block_factor)
+        # Rounded up by less than a chunk, so that all of them fit.
+        yield "--kv-offloading-size", f"{ceil(size / GIB * 1e6) / 1e6:.12g}"
         yield "--kv-offloading-backend", "native"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.groups import Group, block_bytes, blocks_per_request, group_layers, stages
-from kvsweep.sizing.layers import Limits
+from kvsweep.sizing.layers import Limits, cdiv
 from kvsweep.sizing.model import Model
 from kvsweep.sizing.settings import Served
 
@@ -92,6 +92,30 @@ class Layout:
             needed = blocks_per_request(self.groups, self.limits._replace(max_model_len=middle))
             low, high = (middle, high) if needed <= blocks - 1 else (low, middle - 1)
         return low
+
+
+CPU_PAGE = 4096
+"""``SharedOffloadRegion.BLOCK_SIZE_ALIGNMENT`` of vLLM 0.33.0, bytes."""
+
+
+def cpu_chunk(block_bytes: int, copies: int, factor: int) -> int:
+    """Return the bytes of a chunk of vLLM's CPU tier, which begins at a page of memory.
+
+    Parameters
+    ----------
+    block_bytes : int
+        Of a block on a GPU.
+    copies : int
+        GPUs' parts of a block that are kept (`cpu_copies`).
+    factor : int
+        The GPU's blocks of a chunk.
+
+    Examples
+    --------
+    >>> cpu_chunk(3000, copies=2, factor=1)
+    8192
+    """
+    return cdiv(block_bytes * copies * factor, CPU_PAGE) * CPU_PAGE
 
 
 def cpu_copies(model: Model, tp: int, pp: int) -> int:

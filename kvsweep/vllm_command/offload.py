@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kvsweep.errors import shown
-from kvsweep.sizing.capacity import cpu_copies, layout
+from kvsweep.sizing.capacity import cpu_chunk, cpu_copies, layout
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
@@ -15,9 +15,6 @@ SIZE, TRANSFER = "kv-offloading-size", "kv-transfer-config"
 _CONNECTOR = "OffloadingConnector"
 # Of vLLM's connector, what changes nothing that is simulated.
 _IDLE = ("canonical_layout", "lazy_offload", "max_tracker_size", "self_describing_kv_events")
-_PAGE = 4096
-"""``SharedOffloadRegion.BLOCK_SIZE_ALIGNMENT``, bytes: chunks begin at pages of memory."""
-
 Told = dict[str, tuple[Any, str]]
 """Keys of the cache, each with its value and the option that says so."""
 
@@ -90,7 +87,7 @@ def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> 
         )
     # As CPUOffloadingSpec counts: the chunks of all GPUs, each from the begin of a page.
     copies = cpu_copies(served.model, served.asked.tp, served.asked.pp)
-    chunk = -(-max(layout(served).block_bytes) * copies * factor // _PAGE) * _PAGE
+    chunk = cpu_chunk(max(layout(served).block_bytes), copies, factor)
     if size < chunk:
         raise values.problem(option[2:], f"{size / GIB:.3g} GiB are less than a block of all GPUs")
     return {"cpu_blocks": (int(size) // chunk, option)} | told

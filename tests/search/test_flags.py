@@ -1,6 +1,7 @@
 """The command that starts the servers of a scenario."""
 
 import json
+import shlex
 
 import pytest
 from sweeping import make_sweep
@@ -8,7 +9,9 @@ from sweeping import make_sweep
 from kvsweep.search.flags import served
 from kvsweep.search.server_model import start_text
 from kvsweep.sizing.asking import answer
+from kvsweep.sizing.capacity import cpu_chunk, cpu_copies, layout
 from kvsweep.sizing.question import Question
+from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names, published_name
 
 BASE = """
@@ -83,7 +86,7 @@ def test_a_cpu_tier_has_the_size_of_all_gpus(tmp_path, model):
     cache = '[cache]\ngpu_blocks = 4000\ncpu_blocks = 20000\noffload = "vllm"\n'
     cache += 'link = "pcie5-x16"\n'
     found = served_by(tmp_path, model + cache)
-    assert "--kv-offloading-size 39.06 --kv-offloading-backend native" in found.command
+    assert "--kv-offloading-size 39.0625 --kv-offloading-backend native" in found.command
     assert not any("kv_connector_extra_config" in note for note in found.notes)
     found = served_by(tmp_path, model + cache + 'offload_eviction = "arc"\n')
     assert any(note.startswith("cache.offload_eviction: to be set in") for note in found.notes)
@@ -267,3 +270,22 @@ def test_experiments_that_vllm_does_not_have_are_told(tmp_path, engine, key):
     told = f"engine.{key} = true: vLLM does not do this"
     assert told in served_by(tmp_path, f"{latency}[engine]\n{engine}\n").notes
     assert told not in served_by(tmp_path, latency).notes
+
+
+@pytest.mark.parametrize("blocks", [1, 777, 20_001, 1_234_567])
+@pytest.mark.parametrize(
+    ("model", "tp", "factor"),
+    [("llama-3.1-8b", 1, 1), ("qwen2.5-7b", 4, 1), ("llama-3.1-70b", 8, 3), ("deepseek-v3", 8, 1)],
+)
+def test_the_size_of_a_cpu_tier_holds_the_blocks_that_were_simulated(
+    tmp_path, blocks, model, tp, factor
+):
+    """Read again, the command has as many; four digits made 19,998 of 20,000."""
+    cache = f'[cache]\ngpu_blocks = 4000\ncpu_blocks = {blocks}\noffload = "vllm"\n'
+    cache += f'link = "pcie5-x16"\noffload_block_factor = {factor}\n'
+    served_model = f'[model]\npreset = "{model}"\ngpu = "h200"\ntp = {tp}\n'
+    words = shlex.split(served_by(tmp_path, served_model + cache).command)
+    size = float(words[words.index("--kv-offloading-size") + 1])
+    asked = serve(load_model(model), Asked(tp=tp), None)
+    chunk = cpu_chunk(max(layout(asked).block_bytes), cpu_copies(asked.model, tp, 1), factor)
+    assert int(size * 2**30) // chunk == blocks

@@ -151,7 +151,7 @@ def test_a_latent_vector_is_kept_once_on_the_cpu():
     chunk = -(-61 * 576 * 2 * 16 // 4096) * 4096
     assert found.scenario.cache.cpu_blocks == 100 * 2**30 // chunk == 95_325
     command = served(found.scenario, Path()).command
-    assert "--kv-offloading-size 99.82" in command or "--kv-offloading-size 100" in command
+    assert "--kv-offloading-size 99.999905 " in command  # as many chunks again
 
 
 def test_instances_share_the_experts():
