@@ -252,6 +252,14 @@ def test_the_longest_request_is_the_least_that_a_file_tells(change, tokens):
     assert model_from_config(LLAMA | change, "x").max_model_len == tokens
 
 
+@pytest.mark.parametrize("kind", [{}, {"model_type": "gemma3_text"}])
+def test_the_length_of_gemma_3_is_not_scaled(kind):
+    inside = {"hidden_size": 2560, "num_hidden_layers": 34} | kind
+    inside["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": inside}
+    assert model_from_config(config, "x").max_model_len == 131072
+
+
 def test_a_longer_request_than_the_models_has_a_remedy():
     with pytest.raises(
         InputError, match=r"is not read; for that give a config\.json that has more"
