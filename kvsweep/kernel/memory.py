@@ -91,6 +91,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "batches": engines * batch_slots,
         "entries": engines * batch_slots * lanes["places"],
         "stages": engines * lanes["stages"],
+        "classes": engines * lanes["stages"],
         "states": states,
         "tables": table * groups * explicit * (1 + apart),
         "recurrent": states * (lanes["states"] != 0),
@@ -102,7 +103,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
-        "phases": count * lanes["block_size"],
+        "phases": count * lanes["block_size"] * np.maximum(1, lanes["stages"]),
         "heap": count * requests * (lanes["scheduler"] != Scheduler.FCFS),
         "coming": requests,
         "itl_by_batch": lanes["max_num_seqs"] + 1,
@@ -132,6 +133,8 @@ def place_engine(lane, inst, engine):
     engine["batch_lo"] = inst["number"] * count_batches(lane)
     engine["entry_lo"] = engine["batch_lo"] * lane["places"]
     engine["stage_lo"] = inst["number"] * lane["stages"]
+    if lane["stages"]:
+        inst["phase_lo"] = inst["number"] * lane["block_size"] * lane["stages"]
     groups = 1 + lane["more_groups"] + lane["states"]
     inst["prefix_lo"] = inst["number"] * lane["n_keys"] * groups
     engine["plan_lo"] = inst["number"] * PLAN

@@ -20,6 +20,7 @@ from kvsweep.records.codes import (
 from kvsweep.records.explicit import (
     BATCH,
     BATCH_FIELDS,
+    CLASS,
     EDGE,
     EDGE_FIELDS,
     ENGINE,
@@ -123,6 +124,7 @@ __all__ = [
     "BLOCK_FIELDS",
     "CHAIN",
     "CHAIN_FIELDS",
+    "CLASS",
     "CONNECTOR",
     "DECODE",
     "DRAFTS",

@@ -98,6 +98,10 @@ class Workspace(NamedTuple):
     """ENTRY (batches x places,): their requests, in the order of scheduling."""
     stages: NDArray[Any]
     """int64 (instances x stages,): when each stage of a pipeline has computed all it was given."""
+    blank_class: NDArray[Any]
+    """CLASS (1,): a class of nobody."""
+    classes: NDArray[Any]
+    """CLASS (instances x stages,): sums of those who are counted, by their turn in a pipeline."""
     states: NDArray[Any]
     """STATE (requests, again where instances decode only,): requests as their instance has them."""
     tables: NDArray[Any]

@@ -92,6 +92,13 @@ BATCH_FIELDS = (
     Field("samples", i64, "1", "in a pipeline: 1 if it samples a token"),
 )
 
+CLASS_FIELDS = (
+    Field("count", i64, "request", "those of a class of a pipeline who are counted"),
+    Field("context", i64, "token", "their computed tokens"),
+    Field("measured", i64, "request", "those of them who count in the measures"),
+    Field("last_end", i64, "us", "end of the last batch with tokens of the class, or -1"),
+)
+
 EDGE_FIELDS = (
     Field("gone", i64, "block", "leading slots of a table whose blocks left its window"),
     Field("step", i64, "step", "when the next one leaves it, in a list (explicit/leavers.py)"),
@@ -201,6 +208,7 @@ STATE = dtype_of(STATE_FIELDS)
 RECURRENT = dtype_of(RECURRENT_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
+CLASS = dtype_of(CLASS_FIELDS)
 EDGE = dtype_of(EDGE_FIELDS)
 LEAVERS = dtype_of(LEAVERS_FIELDS)
 LEFT = dtype_of(LEFT_FIELDS)

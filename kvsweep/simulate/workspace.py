@@ -13,6 +13,7 @@ from ..records import (
     BATCH,
     BLOCK,
     CHAIN,
+    CLASS,
     EDGE,
     ENGINE,
     ENTRY,
@@ -120,6 +121,13 @@ def _blank_engine() -> NDArray[Any]:
 
 
 @cache
+def _blank_class() -> NDArray[Any]:
+    blank = np.zeros(1, CLASS)
+    blank["last_end"] = NONE
+    return blank
+
+
+@cache
 def _blank_handoff() -> NDArray[Any]:
     blank = np.zeros(1, HANDOFF)
     for name, (kind, *_) in (HANDOFF.fields or {}).items():
@@ -168,6 +176,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         batches=np.empty(sizes["batches"], BATCH),
         entries=np.empty(sizes["entries"], ENTRY),
         stages=np.empty(sizes["stages"], np.int64),
+        blank_class=_blank_class(),
+        classes=np.empty(sizes["classes"], CLASS),
         states=np.empty(sizes["states"], STATE),
         tables=np.empty(sizes["tables"], np.int32),
         edges=np.empty(sizes["edges"], EDGE),

@@ -34,6 +34,30 @@ def batch_on_way(ws, lane, engine, place):
 
 
 @leaf
+def class_of(ws, lane, engine, number):
+    """Return the class that a schedule is of in a pipeline: its number modulo the stages."""
+    return ws.classes[engine["stage_lo"] + number % lane["stages"]]
+
+
+@leaf
+def place_of(lane, engine, number, made_by):
+    """Return the place in the ring of the batch of an earlier schedule; `number` is the next one.
+
+    NONE if it is not on its way.
+    """
+    turn = made_by - (number - engine["queued"])
+    if turn < 0 or turn >= engine["queued"]:
+        return np.int64(NONE)
+    return np.int64(in_ring(lane, engine["oldest"] + turn))
+
+
+@leaf
+def flies_with(lane, state):
+    """Return the schedule of the batch that a request has on its way, counted with its `since`."""
+    return np.int64(state["since"]) - lane["stages"] * lane["async_scheduling"]
+
+
+@leaf
 def close_gaps(ws, lane, engine):
     """Take the entries of requests that were preempted again out of the batch."""
     first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)

@@ -5,6 +5,7 @@ from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
 from .slots import groups_of
+from .stages import begin_stages
 from .tables import clear
 
 
@@ -111,8 +112,8 @@ def begin_explicit(inp, ws, lane):
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]
         place_engine(lane, inst, engine)
-        for stage in range(lane["stages"]):
-            ws.stages[engine["stage_lo"] + stage] = 0
+        if lane["stages"]:
+            begin_stages(ws, lane, inst, engine)
         _place_states(own, engine)
     if lane["windows"]:
         for place in range(lane["instances"] * lane["block_size"]):

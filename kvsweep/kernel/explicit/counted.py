@@ -24,13 +24,13 @@ from .due import (
     cache_due,
     catch_up,
     count_ending,
-    end_some,
     is_last,
     next_due,
     phase_of,
     served,
     this_phase,
 )
+from .endings import end_some
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
@@ -46,7 +46,6 @@ from .tables import cache_known
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
     plain = lane["role"] != PREFILL and (lane["drafts"] == 0 or may_plan(lane))
-    plain = plain and not lane["stages"]  # nobody decodes in each step
     if lane["async_scheduling"]:  # victims may be fenced, ends are told of a step before
         plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.

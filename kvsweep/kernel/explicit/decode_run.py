@@ -23,9 +23,9 @@ from .due import (
     blocks_needed,
     cache_due,
     count_ending,
-    end_some,
     this_phase,
 )
+from .endings import end_some
 from .handoff import next_transfer
 from .inside import counted_inside
 from .leaving import leave_windows

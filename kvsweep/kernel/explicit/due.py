@@ -3,22 +3,18 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, Event
+from ...records import NONE
 from ..blocks.sizes import blocks_for, tokens_beyond
-from ..time.calendar import find_due, leave_running
+from ..time.calendar import find_due
 from ..time.windows import inside
-from .inside import leave_inside
-from .leavers import discharge
-from .log import note
 from .planning import planned_blocks, verify
-from .settling import finish
 from .slots import groups_of
 from .states import decode_states, keeps_states, next_change
 from .tables import cache_known
 
 
 @leaf
-def _fit(lane, tally, state, tokens, measured):
+def fit(lane, tally, state, tokens, measured):
     """Note the blocks that a request has taken since, for so many tokens."""
     if tokens > state["room"]:
         blocks = blocks_for(lane, tokens)
@@ -31,7 +27,7 @@ def _fit(lane, tally, state, tokens, measured):
 def catch_up(inp, ws, lane, inst, tally, engine, r):
     """Bring a request up to date with the steps of the run since it was."""
     state = ws.states[engine["state_lo"] + r]
-    steps = inst["step"] - state["since"]
+    steps = (inst["step"] - state["since"]) // max(1, lane["stages"])
     if steps == 0:
         return
     measured = r >= lane["warmup"]
@@ -40,24 +36,31 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
     if lane["drafts"] > 0:
         gained, last = verify(inp, lane, engine, request, state, steps)
         engine["at_once"] += (gained - steps) * measured
-        _fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
+        fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
     state["computed"] += gained
     state["known"] += gained
     state["sure"] += gained
-    state["since"] = inst["step"]
+    state["since"] += steps * max(1, lane["stages"])
     if lane["drafts"] == 0:
-        _fit(lane, tally, state, state["computed"], measured)
+        fit(lane, tally, state, state["computed"], measured)
     elif state["published"] < state["private"]:
         s = engine["state_lo"] + r
         cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
 
 
 @leaf
+def _turn_at(lane, inst, number):
+    """Return the place of the phase of a schedule in a pipeline, where each class has its own."""
+    return inst["phase_lo"] + number % (lane["block_size"] * lane["stages"])
+
+
+@leaf
 def phase_of(lane, inst, state):
     """Return the place of the phase at which a request takes blocks."""
-    return inst["phase_lo"] + tokens_beyond(
-        lane, state["since"] + state["room"] - state["computed"]
-    )
+    ahead = state["room"] - state["computed"]
+    if lane["stages"]:
+        return _turn_at(lane, inst, state["since"] + ahead * lane["stages"])
+    return inst["phase_lo"] + tokens_beyond(lane, state["since"] + ahead)
 
 
 @leaf
@@ -131,6 +134,8 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
 @leaf
 def this_phase(lane, inst):
     """Return the place of the phase of this step."""
+    if lane["stages"]:
+        return _turn_at(lane, inst, inst["step"])
     return inst["phase_lo"] + tokens_beyond(lane, inst["step"])
 
 
@@ -188,53 +193,3 @@ def served(ws, lane, inst, engine, in_window):
                 in_window -= inside(lane, state["computed"], 1)
                 measured -= r >= lane["warmup"]
     return count, context, in_window, measured
-
-
-@leaf
-def _end_one(inp, ws, lane, inst, tally, engine, r):
-    """Give a request, up to date until now, its last token."""
-    s = engine["state_lo"] + r
-    state = ws.states[s]
-    request = inp.requests[lane["request_lo"] + r]
-    measured = r >= lane["warmup"]
-    if lane["drafts"] > 0:
-        _fit(lane, tally, state, state["known"] + 2 * lane["drafts"], measured)
-        verify(inp, lane, engine, request, state, 1)
-        engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
-        state["computed"] = state["limit"] - 1
-    else:
-        ws.phases[phase_of(lane, inst, state)] -= 1
-        discharge(inp, ws, lane, inst, engine, state, s, False)
-        state["computed"] += 1 - lane["async_scheduling"]
-        _fit(lane, tally, state, state["computed"], measured)
-    state["known"] = state["limit"]
-    state["flight"] = 0
-    state["placeholders"] = 0
-    state["done"] = 1
-    state["last_token"] = inst["clock"]
-    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
-
-
-@leaf
-def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
-    """Finish those who have their last token with the batch of `step`."""
-    position = first
-    while position <= last:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        state = ws.states[engine["state_lo"] + r]
-        due = ws.due[place]
-        if due == inst["step"]:
-            catch_up(inp, ws, lane, inst, tally, engine, r)
-        if is_last(lane, inst, state, due):
-            engine["context"] -= state["computed"]
-            leave_inside(lane, inst, state)
-            engine["measured"] -= r >= lane["warmup"]
-            _end_one(inp, ws, lane, inst, tally, engine, r)
-            note(out, lane, tally, index, step, Event.FINISH, r, NONE)
-            leave_running(ws, inst, position)
-            engine["counted"] -= 1
-            finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
-            last -= 1
-        else:
-            position += 1

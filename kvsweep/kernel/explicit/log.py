@@ -32,12 +32,17 @@ def note_before(inst, engine):
 
 @leaf
 def _log_counted(ws, out, lane, inst, tally, index, engine):
-    """Log the tokens of those who are counted, but of nobody who has its last one already."""
+    """Log the tokens of those who are counted, but of nobody who has its last one already.
+
+    In a pipeline of those whose turn it is.
+    """
+    turn = engine["schedules"] if lane["stages"] else inst["step"]
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
-        ends = ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]
-        if not (ends and lane["async_scheduling"]):
+        ends = ws.due[place] == turn and state["known"] + 1 >= state["limit"]
+        waits = lane["stages"] and (turn - state["since"]) % lane["stages"] != 0
+        if not (waits or (ends and lane["async_scheduling"])):
             log_event(out, lane, inst, tally, index, Event.CHUNK, r, 1)
 
 

@@ -7,7 +7,7 @@ from ...policies import RequestStatus
 from ...records import NONE, PREFILL, Event
 from ..scheduling import waiting
 from ..tally import add_gap
-from .batches import entry_at
+from .batches import class_of, entry_at
 from .handoff import hand_over
 from .log import note
 from .tables import cache_known, release_all
@@ -157,12 +157,15 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     first = entry_at(lane, engine, engine["oldest"], 0)
     finished = False
-    if lane["stages"] and batch["size"] > 0:
-        engine["last_end"] = ws.states[ws.entries[first]["state"]]["last_token"]
+    if lane["stages"]:
+        its = class_of(ws, lane, engine, engine["schedules"] - engine["queued"] + 1)
+        engine["last_end"] = its["last_end"]
     for place in range(first + batch["skipped"], first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended
     if batch["size"] + batch["plain"] > 0:
         _note_latencies(ws, tally, engine, inst["clock"])
+        if lane["stages"]:
+            its["last_end"] = inst["clock"]
     if finished:
         _drop_done(ws, inst, engine)

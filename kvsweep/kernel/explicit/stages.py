@@ -11,6 +11,16 @@ from .batches import batch_on_way, entry_at, scheduled_batch
 
 
 @leaf
+def begin_stages(ws, lane, inst, engine):
+    """Begin the stages of an instance, and count nobody of its classes."""
+    for stage in range(lane["stages"]):
+        ws.stages[engine["stage_lo"] + stage] = 0
+        ws.classes[engine["stage_lo"] + stage] = ws.blank_class[0]
+    for phase in range(lane["block_size"] * lane["stages"]):
+        ws.phases[inst["phase_lo"] + phase] = 0
+
+
+@leaf
 def first_begins(ws, lane, inst, engine):
     """Return when the device begins with a batch that is scheduled now.
 
@@ -58,13 +68,12 @@ def note_samples(ws, lane, engine):
     """Note whether the batch samples, and from when on whom it samples of may decode (R16.2)."""
     number = scheduled_batch(lane, engine)
     first = entry_at(lane, engine, number, 0)
-    samples = 0
+    samples = engine["plain"] > 0
     for place in range(first, first + engine["size"]):
         entry = ws.entries[place]
         if entry["samples"]:
-            samples = 1
-            if lane["async_scheduling"]:
-                ws.states[entry["state"]]["eligible"] = engine["schedules"] + lane["stages"]
+            samples = True
+            ws.states[entry["state"]]["eligible"] = engine["schedules"] + lane["stages"]
     ws.batches[engine["batch_lo"] + number]["samples"] = samples
 
 

@@ -18,6 +18,7 @@ from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
+from .classes import process_class, schedule_class
 from .counted import announce_counted, process_counted, schedule_counted
 from .deciding import call_off
 from .decode_run import run_decodes
@@ -147,7 +148,10 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     if lane["fair_share"]:
         begin_share(lane, inst, engine)
     alone = is_alone(inst)
-    schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
+    if lane["stages"]:
+        schedule_class(inp, ws, lane, inst, tally, engine)
+    else:
+        schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
     engine["walked"] = engine["plain"] + engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
@@ -165,7 +169,10 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine = ws.engines[index]
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     engine["settles"] = 0
-    process_counted(inp, ws, out, lane, inst, tally, index, engine)
+    if lane["stages"]:
+        process_class(inp, ws, out, lane, inst, tally, index, engine)
+    else:
+        process_counted(inp, ws, out, lane, inst, tally, index, engine)
     process_outputs(inp, ws, out, lane, inst, tally, index, engine)
     told = 0
     if lane["role"] == DECODE:

@@ -160,7 +160,7 @@ def _wanted(ws, lane, inst, engine, state, s, alone):
     waits = np.int64(state["placeholders"])
     if waits > 0 and state["computed"] + 2 - waits >= state["limit"]:
         return np.int64(0)  # its last token is on its way
-    if lane["stages"] and engine["schedules"] < state["eligible"]:
+    if lane["stages"] and lane["async_scheduling"] and engine["schedules"] < state["eligible"]:
         return np.int64(0)  # its latest token is not back at the first stage
     tokens = np.int64(state["known"]) + state["drafts"] + waits - state["computed"]
     room = min(inst["budget"], engine["input"] - lane["slot"])
