@@ -49,9 +49,15 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
 
 
 @leaf
-def _turn_at(lane, inst, number):
-    """Return the place of the phase of a schedule in a pipeline, where each class has its own."""
-    return inst["phase_lo"] + number % (lane["block_size"] * lane["stages"])
+def phases_of(lane):
+    """Return the phases of an instance; in a pipeline each class has its own."""
+    return lane["block_size"] * max(1, lane["stages"])
+
+
+@leaf
+def phase_at(lane, inst, number):
+    """Return the place of the phase of a schedule in a pipeline."""
+    return inst["phase_lo"] + number % phases_of(lane)
 
 
 @leaf
@@ -59,7 +65,7 @@ def phase_of(lane, inst, state):
     """Return the place of the phase at which a request takes blocks."""
     ahead = state["room"] - state["computed"]
     if lane["stages"]:
-        return _turn_at(lane, inst, state["since"] + ahead * lane["stages"])
+        return phase_at(lane, inst, state["since"] + ahead * lane["stages"])
     return inst["phase_lo"] + tokens_beyond(lane, state["since"] + ahead)
 
 
@@ -135,7 +141,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
 def this_phase(lane, inst):
     """Return the place of the phase of this step."""
     if lane["stages"]:
-        return _turn_at(lane, inst, inst["step"])
+        return phase_at(lane, inst, inst["step"])
     return inst["phase_lo"] + tokens_beyond(lane, inst["step"])
 
 

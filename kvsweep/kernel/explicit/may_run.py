@@ -80,7 +80,7 @@ def _may_verify(lane, inst):
 @leaf
 def may_run(inp, ws, lane, inst, engine):
     """Return whether the next steps may be a run."""
-    if lane["role"] == PREFILL or inst["running"] == 0 or lane["stages"]:
+    if lane["role"] == PREFILL or inst["running"] == 0:
         return False
     if lane["block_size"] == 1 and lane["prefix_caching"]:
         return False  # a step of a run would cache what it takes only then: a record too many

@@ -5,7 +5,7 @@ import numpy as np
 from ..._jit import leaf
 from ..time.calendar import IDLE
 from .batches import class_of, entry_at, flies_with, in_ring, place_of
-from .due import catch_up, fit
+from .due import catch_up, fit, phases_of
 from .tables import cache_known
 
 
@@ -76,6 +76,6 @@ def stand_down(inp, ws, lane, inst, tally, engine):
         its["context"] = 0
         its["measured"] = 0
         ws.batches[engine["batch_lo"] + in_ring(lane, engine["oldest"] + turn)]["skipped"] = 0
-    for phase in range(lane["block_size"] * lane["stages"]):
+    for phase in range(phases_of(lane)):
         ws.phases[inst["phase_lo"] + phase] = 0
     engine["counted"] = 0

@@ -84,7 +84,7 @@ def quiet_until(ws, lane, inst, engine):
 
 
 @leaf
-def _wakes(inp, ws, lane, inst, engine):
+def wakes(inp, ws, lane, inst, engine):
     """Return with how many free blocks, and after when, a schedule would try a head.
 
     Or, after when, send a heartbeat.
@@ -160,7 +160,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     """
     duration = _time_of_all(ws, lane, inst, engine)
     usual = duration if not lane["context"] else np.int64(NONE)
-    wanted, latest = _wakes(inp, ws, lane, inst, engine)
+    wanted, latest = wakes(inp, ws, lane, inst, engine)
     device = _device_end(ws, inst, engine)
     begun = np.int64(inst["step"])
     phase = np.int64(this_phase(lane, inst))

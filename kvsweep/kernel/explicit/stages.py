@@ -4,6 +4,8 @@ A batch passes one after the other, and each stage computes one batch at a time.
 their way as there are stages, and the engine schedules a batch when the oldest has come out.
 """
 
+import numpy as np
+
 from ..._jit import leaf
 from ...records import NONE
 from ..scheduling import waiting
@@ -41,11 +43,14 @@ def first_begins(ws, lane, inst, engine):
 def pass_stages(ws, lane, engine, begins, duration):
     """Let the stages compute a batch, each an equal part of it; return when it comes out."""
     stages = lane["stages"]
+    least, left = duration // stages, duration % stages
+    over = np.int64(0)
     time = begins
-    for stage in range(stages):
-        part = duration * (stage + 1) // stages - duration * stage // stages
-        place = engine["stage_lo"] + stage
-        time = max(time, ws.stages[place]) + part
+    for place in range(engine["stage_lo"], engine["stage_lo"] + stages):
+        over += left  # a part is duration * (stage + 1) // stages - duration * stage // stages
+        more = over >= stages
+        over -= stages * more
+        time = max(time, ws.stages[place]) + least + more
         ws.stages[place] = time
     return time
 
@@ -96,7 +101,12 @@ def set_aside(inp, ws, lane, inst, engine, r):
 
 @leaf
 def put_back(inp, ws, lane, inst, engine):
-    """Put those who were passed over back in front of the waiting list, in their order."""
+    """Put those who were passed over back in front of the waiting list, in their order.
+
+    The next schedule may try the first of them, whoever was refused behind.
+    """
+    if engine["aside"] != NONE:
+        engine["refused"] = 0
     while engine["aside"] != NONE:
         r = engine["aside"]
         engine["aside"] = ws.progress[r]["next"]

@@ -25,6 +25,7 @@ from .decode_run import run_decodes
 from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
+from .run_of_classes import run_classes
 from .settling import process_outputs
 from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
 from .tables import can_never_fit
@@ -193,6 +194,14 @@ def _settle(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
+def _run(inp, ws, out, lane, inst, tally, index, until):
+    """Take what may be taken at once before `until`; return whether there was anything."""
+    if lane["stages"]:
+        return run_classes(inp, ws, lane, inst, tally, index, until)
+    return run_decodes(inp, ws, out, lane, inst, tally, index, until)
+
+
+@leaf
 def advance(inp, ws, out, lane, inst, tally, index, until, second):
     """Advance an instance through everything that happens before `until` (`instance.advance`).
 
@@ -215,7 +224,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
         else:
             ws.engines[index]["asleep"] = 0
             accept(inp, ws, own, inst, time)
-            if not run_decodes(inp, ws, out, own, inst, tally, index, until):
+            if not _run(inp, ws, out, own, inst, tally, index, until):
                 _schedule(inp, ws, out, own, inst, tally, index)
         if lane["disaggregated"]:
             engine = ws.engines[index]
