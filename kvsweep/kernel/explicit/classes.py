@@ -16,10 +16,11 @@ from ..._jit import leaf
 from ...records import NONE
 from ..memory import depth
 from ..scheduling.preempt import victim_is_last
+from ..time.arrivals import tell_end
 from ..time.calendar import IDLE, find_due
 from .batches import class_of, entry_at, flies_with, place_of
 from .block_records import take
-from .due import catch_up, count_ending, phase_of, this_phase
+from .due import catch_up, makes_arrival, phase_of, this_phase
 from .endings import end_some
 from .out_of_classes import stand_down
 from .slots import groups_of
@@ -31,7 +32,7 @@ def may_count(lane):
     """Return whether a lane may have classes: each of its decodes takes one token and a block."""
     plain = lane["stages"] > 0 and lane["drafts"] == 0
     plain = plain and lane["windows"] == 0 and lane["states"] == 0
-    plain = plain and not (lane["fair_share"] or lane["follow_ups"] or lane["reach"])
+    plain = plain and not (lane["fair_share"] or lane["reach"])
     # As in a run of decodes (may_run.py): a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     return plain and victim_is_last(lane)
@@ -47,9 +48,17 @@ def _last_turn(lane, state):
 
 
 @leaf
-def _next_turn(lane, state):
-    """Return when a request is due: with that schedule, or as one fills what others look up."""
+def _next_turn(lane, request, state, number):
+    """Return when a request is due: with that schedule, or as one fills what others look up.
+
+    Or as schedule `number` or a later one tells of its end.
+    """
     due = _last_turn(lane, state)
+    told = np.int64(state["since"]) + lane["stages"] * (
+        state["limit"] - 1 - state["known"] - lane["async_scheduling"]
+    )
+    if makes_arrival(lane, request) and told >= number:
+        due = min(due, told)
     if state["published"] < state["private"]:
         filled = min(np.int64(state["computed"]) + 1, np.int64(state["known"]))
         steps = max(state["publish_at"] - filled, 0)
@@ -109,7 +118,7 @@ def _may_join(ws, lane, engine, state, s, number):
 
 
 @leaf
-def join_classes(ws, lane, inst, engine, number):
+def join_classes(inp, ws, lane, inst, engine, number):
     """Count those who decode from now on, behind those who are counted; `number` comes next."""
     goes_on = engine["queued"] == depth(lane) - 1
     while goes_on and engine["counted"] < inst["running"]:
@@ -121,13 +130,15 @@ def join_classes(ws, lane, inst, engine, number):
         if goes_on:
             if not lane["async_scheduling"]:
                 state["computed"] -= state["flight"]
+                state["sure"] -= state["flight"]
                 state["flight"] = 0
             engine["counted"] += 1
             its = class_of(ws, lane, engine, state["since"])
             its["count"] += 1
             its["context"] += state["computed"]
             its["measured"] += r >= lane["warmup"]
-            ws.due[place] = _next_turn(lane, state)
+            request = inp.requests[lane["request_lo"] + r]
+            ws.due[place] = _next_turn(lane, request, state, number)
             ws.phases[phase_of(lane, inst, state)] += 1
 
 
@@ -144,45 +155,54 @@ def _cache_due(inp, ws, lane, inst, tally, engine, first, last):
                 request = inp.requests[lane["request_lo"] + r]
                 tokens = np.int64(state["computed"]) + 1
                 cache_known(inp, ws, lane, inst, request, state, s, tokens)
-                ws.due[place] = _next_turn(lane, state)
+                ws.due[place] = _next_turn(lane, request, state, np.int64(inst["step"]))
 
 
 @leaf
-def _charge(ws, lane, inst, tally, engine, first, last):
-    """Charge the tokens of this class to the step, but of nobody whose last one is on its way."""
-    its = class_of(ws, lane, engine, inst["step"])
-    count, context = np.int64(its["count"]), np.int64(its["context"])
-    measured = np.int64(its["measured"])
+def _ending(inp, ws, lane, inst, tally, engine, first, last):
+    """Find who of this class has its last token on its way, so that the schedule has it not.
+
+    Returns
+    -------
+    count, context, measured : int
+        How many they are, their computed tokens, those of them who are measured.
+    spared : int
+        How many of them would take a block in it.
+    """
+    count, context = np.int64(0), np.int64(0)
+    measured, spared = np.int64(0), np.int64(0)
     if lane["async_scheduling"]:
         for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
-            r = ws.running[place]
-            state = ws.states[engine["state_lo"] + r]
-            if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
-                count -= 1
-                context -= state["computed"]
-                measured -= r >= lane["warmup"]
-    inst["decode_tokens"] += count
-    inst["decode_context"] += context
-    inst["budget"] -= count
-    engine["input"] -= count
-    engine["plain"] = count
-    tally["computed_tokens"] += measured
+            if ws.due[place] == inst["step"]:
+                r = ws.running[place]
+                catch_up(inp, ws, lane, inst, tally, engine, r)
+                state = ws.states[engine["state_lo"] + r]
+                if state["known"] + 1 >= state["limit"]:
+                    count += 1
+                    context += state["computed"]
+                    measured += r >= lane["warmup"]
+                    spared += state["computed"] == state["room"]
+    return count, context, measured, spared
 
 
 @leaf
 def _schedule(inp, ws, lane, inst, tally, engine):
     """Schedule the class whose turn it is; or count nobody any more."""
     first, last, _ = find_due(ws, inst)
-    spared = np.int64(0)
-    if lane["async_scheduling"]:
-        _, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
+    count, context, measured, spared = _ending(inp, ws, lane, inst, tally, engine, first, last)
     taken = (ws.phases[this_phase(lane, inst)] - spared) * groups_of(lane)
-    if taken <= inst["free"]:
-        take(ws, inst, taken)
-        _cache_due(inp, ws, lane, inst, tally, engine, first, last)
-        _charge(ws, lane, inst, tally, engine, first, last)
-    else:
+    if taken > inst["free"]:
         stand_down(inp, ws, lane, inst, tally, engine)
+        return
+    take(ws, inst, taken)
+    _cache_due(inp, ws, lane, inst, tally, engine, first, last)
+    its = class_of(ws, lane, engine, inst["step"])
+    engine["plain"] = its["count"] - count
+    inst["decode_tokens"] += engine["plain"]
+    inst["decode_context"] += its["context"] - context
+    inst["budget"] -= engine["plain"]
+    engine["input"] -= engine["plain"]
+    tally["computed_tokens"] += its["measured"] - measured
 
 
 @leaf
@@ -190,12 +210,27 @@ def schedule_class(inp, ws, lane, inst, tally, engine):
     """Schedule those who are counted, without entries, as far as it is their turn."""
     engine["plain"] = 0
     if may_count(lane):
-        join_classes(ws, lane, inst, engine, engine["schedules"])
+        join_classes(inp, ws, lane, inst, engine, engine["schedules"])
         if engine["counted"] > 0:
             step = np.int64(inst["step"])
             inst["step"] = engine["schedules"]
             _schedule(inp, ws, lane, inst, tally, engine)
             inst["step"] = step
+
+
+@leaf
+def announce_class(inp, ws, lane, inst, tally, engine, end):
+    """Tell of those counted who will have all their tokens with this batch, at its `end`."""
+    number = np.int64(engine["schedules"])
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        if ws.due[place] == number:
+            r = ws.running[place]
+            state = ws.states[engine["state_lo"] + r]
+            left = state["limit"] - state["known"] - lane["async_scheduling"]
+            if left == 1 and _last_turn(lane, state) > number:
+                tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
+                request = inp.requests[lane["request_lo"] + r]
+                ws.due[place] = _next_turn(lane, request, state, number + 1)
 
 
 @leaf

@@ -52,6 +52,7 @@ def _bring_up(inp, ws, lane, inst, tally, engine, r, number):
         _give_entry(ws, lane, engine, number, flies_with(lane, state), s)
     if not lane["async_scheduling"] and state["since"] < number:
         state["computed"] += 1
+        state["sure"] += 1
         state["flight"] = 1
         state["eligible"] += lane["stages"]
         fit(lane, tally, state, state["computed"], r >= lane["warmup"])

@@ -35,7 +35,7 @@ def _may_run(inp, ws, lane, inst, engine):
         return False
     if inst["waiting"] > 0 and not lane["reserve_full_prompt"]:
         return False
-    join_classes(ws, lane, inst, engine, engine["schedules"] + 1)
+    join_classes(inp, ws, lane, inst, engine, engine["schedules"] + 1)
     return engine["counted"] == inst["running"]
 
 

@@ -18,7 +18,7 @@ from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
-from .classes import process_class, schedule_class
+from .classes import announce_class, process_class, schedule_class
 from .counted import announce_counted, process_counted, schedule_counted
 from .deciding import call_off
 from .decode_run import run_decodes
@@ -128,7 +128,10 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         mark_empty(out, inst, tally)
         mark_pulls(out, tally, engine["pulls"])
     if lane["follow_ups"] and lane["role"] != PREFILL:
-        announce_counted(inp, ws, lane, inst, tally, engine, end)
+        if lane["stages"]:
+            announce_class(inp, ws, lane, inst, tally, engine, end)
+        else:
+            announce_counted(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
     changes = (
         engine["size"] + engine["plain"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
