@@ -3,6 +3,7 @@
 import random
 from types import SimpleNamespace
 
+import batches
 import explicit_traces
 import found
 import numpy as np
@@ -14,6 +15,8 @@ from kvsweep.analysis.room import room_text
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import Event
+from kvsweep.simulate.kernel_cells import run_lanes
+from kvsweep.simulate.workspace import allocate_outputs
 
 LATENCY = {"beta": [1000, 1, 10]}
 
@@ -257,3 +260,40 @@ def test_what_windows_of_a_pipeline_need_is_what_is_told_of_a_request_that_does_
         columns = SimpleNamespace(prompt_tokens=np.array([2000]), output_tokens=np.array([10]))
         said = room_text(parse_scenario(drawn["scenario"], "t.json"), columns)
         assert said.startswith(f"the longest needs {need} blocks (2,009 tokens)")
+
+
+def long_trace(rng, asynchronous):
+    """Return a trace whose requests decode for long, and are counted: none is chosen by urgency."""
+    drawn = explicit_traces.random_trace(rng, ("pipeline",), 30, closed_loop=rng.random() < 0.5)
+    scenario, times = drawn["scenario"], rng.choice((1, 3, 8))
+    scenario["engine"] |= {
+        "async_scheduling": asynchronous,
+        "scheduler": rng.choice(("fcfs", "sjf")),
+        "priority": "constant",
+    }
+    longest = 0
+    for row in drawn["requests"]:
+        row["output"][1] *= times
+        longest = max(longest, sum(length for _, length in row["prompt"]) + row["output"][1])
+    cache = scenario["cache"]
+    needed = longest // cache["block_size"] + 2
+    cache["gpu_blocks"] = max(cache["gpu_blocks"], needed) * rng.choice((1, 1, 2))
+    return drawn
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_who_decodes_for_long_is_counted_as_the_twin_has_it(asynchronous):
+    """Pools are small: who is counted lacks blocks, and is walked again with batches on the way."""
+    rng = random.Random(f"counted/{asynchronous}")
+    traces = [long_trace(rng, asynchronous) for _ in range(40)]
+    for drawn in traces:
+        assert list(twin.differences(drawn)) == []
+    inputs, together = batches.run(traces)
+    inputs.lanes["log"] = 1
+    one_by_one = allocate_outputs(inputs, keep_requests=True)
+    run_lanes(inputs, one_by_one)
+    assert (together.tallies["preemptions"] > 0).sum() > 5
+    for lane in range(len(traces)):
+        found = [batches.lane_results(inputs, each, lane) for each in (together, one_by_one)]
+        differing = {name for name in batches.differing(*found) if "log_" not in name}
+        assert differing <= {"tally itl_entries", "tally shortages"}

@@ -34,9 +34,15 @@ def batch_on_way(ws, lane, engine, place):
 
 
 @leaf
+def class_at(lane, engine, number):
+    """Return the place of the class that a schedule is of: its number modulo the stages."""
+    return engine["stage_lo"] + number % lane["stages"]
+
+
+@leaf
 def class_of(ws, lane, engine, number):
-    """Return the class that a schedule is of in a pipeline: its number modulo the stages."""
-    return ws.classes[engine["stage_lo"] + number % lane["stages"]]
+    """Return the class that a schedule of a pipeline is of."""
+    return ws.classes[class_at(lane, engine, number)]
 
 
 @leaf

@@ -11,7 +11,7 @@ from ...records import NEVER, NONE
 from ..memory import depth
 from ..tally import add_gap
 from ..time.calendar import nearest_due
-from .batches import class_of, enqueue, in_ring, scheduled_batch
+from .batches import class_at, enqueue, in_ring, scheduled_batch
 from .block_records import take
 from .classes import join_classes, may_count
 from .due import phase_at, phases_of
@@ -40,10 +40,9 @@ def _may_run(inp, ws, lane, inst, engine):
 
 
 @leaf
-def _schedule(ws, lane, inst, tally, engine):
+def _schedule(ws, lane, inst, tally, engine, its):
     """Schedule the class whose turn it is; its blocks are taken."""
     engine["schedules"] += 1
-    its = class_of(ws, lane, engine, engine["schedules"])
     count = np.int64(its["count"])
     engine["size"] = 0
     engine["plain"] = count
@@ -57,13 +56,12 @@ def _schedule(ws, lane, inst, tally, engine):
 
 
 @leaf
-def _settle(ws, lane, inst, tally, engine, settled):
+def _settle(ws, lane, inst, tally, engine, its, settled):
     """Process the oldest batch at `settled`: each of its class has one token more."""
     used = lane["gpu_blocks"] - inst["free"]
     inst["used_time"] += used * (settled - inst["clock"])
     inst["peak"] = max(inst["peak"], used)
     inst["clock"] = settled
-    its = class_of(ws, lane, engine, engine["schedules"] - engine["queued"] + 1)
     if its["count"] > 0:
         if its["measured"] > 0:
             add_gap(ws, tally, settled - its["last_end"], its["measured"])
@@ -74,10 +72,10 @@ def _settle(ws, lane, inst, tally, engine, settled):
 
 
 @leaf
-def _next_phase(lane, inst, phase):
-    """Return the place of the phase behind one, of all that classes have."""
-    following = phase + 1
-    return following if following < inst["phase_lo"] + phases_of(lane) else inst["phase_lo"]
+def _next_of(place, first, count):
+    """Return the place behind one of `count` places in a circle."""
+    following = place + 1
+    return following if following < first + count else first
 
 
 @leaf
@@ -91,6 +89,7 @@ def _take_quiet(inp, ws, lane, inst, tally, engine, until, entry):
     due = np.int64(nearest_due(ws, inst)) - 1
     due = min(due, 2 * lane["stages"] * lane["step_limit"])
     phase = phase_at(lane, inst, engine["schedules"] + 1)
+    turn = class_at(lane, engine, engine["schedules"] + 1)
     goes_on = True
     while goes_on and engine["schedules"] < due:
         oldest = ws.batches[engine["batch_lo"] + engine["oldest"]]
@@ -101,9 +100,12 @@ def _take_quiet(inp, ws, lane, inst, tally, engine, until, entry):
         goes_on = goes_on and not evicts_hit(ws, inst, engine, taken)
         if goes_on:
             take(ws, inst, taken)
-            _schedule(ws, lane, inst, tally, engine)
-            _settle(ws, lane, inst, tally, engine, settled)
-            phase = _next_phase(lane, inst, phase)
+            _schedule(ws, lane, inst, tally, engine, ws.classes[turn])
+            following = _next_of(turn, engine["stage_lo"], lane["stages"])
+            ended = turn if lane["async_scheduling"] else following
+            _settle(ws, lane, inst, tally, engine, ws.classes[ended], settled)
+            phase = _next_of(phase, inst["phase_lo"], phases_of(lane))
+            turn = following
             goes_on = inst["clock"] < entry
 
 
