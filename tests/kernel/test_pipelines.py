@@ -1,6 +1,9 @@
 """Pipelines (rules R16): the kernel against the twin, against closed forms, and what is refused."""
 
+import gzip
+import json
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import batches
@@ -281,6 +284,29 @@ def long_trace(rng, asynchronous):
     return drawn
 
 
+def differing_without_logs(traces):
+    """Run traces with logs, schedule by schedule, and without, many at a time.
+
+    Returns
+    -------
+    list of set of str
+        What differs of each.
+    tallies : TALLY (traces,)
+        Of those without.
+    """
+    inputs, together = batches.run(traces)
+    inputs.lanes["log"] = 1
+    one_by_one = allocate_outputs(inputs, keep_requests=True)
+    run_lanes(inputs, one_by_one)
+    differing = []
+    for lane in range(len(traces)):
+        found = [batches.lane_results(inputs, each, lane) for each in (together, one_by_one)]
+        short, short_by_one = (each.pop("tally shortages") for each in found)
+        assert (short > 0) == (short_by_one > 0)  # each refused try is one
+        differing.append({name for name in batches.differing(*found) if "log_" not in name})
+    return differing, together.tallies
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_who_decodes_for_long_is_counted_as_the_twin_has_it(asynchronous):
     """Pools are small: who is counted lacks blocks, and is walked again with batches on the way."""
@@ -288,12 +314,16 @@ def test_who_decodes_for_long_is_counted_as_the_twin_has_it(asynchronous):
     traces = [long_trace(rng, asynchronous) for _ in range(40)]
     for drawn in traces:
         assert list(twin.differences(drawn)) == []
-    inputs, together = batches.run(traces)
-    inputs.lanes["log"] = 1
-    one_by_one = allocate_outputs(inputs, keep_requests=True)
-    run_lanes(inputs, one_by_one)
-    assert (together.tallies["preemptions"] > 0).sum() > 5
-    for lane in range(len(traces)):
-        found = [batches.lane_results(inputs, each, lane) for each in (together, one_by_one)]
-        differing = {name for name in batches.differing(*found) if "log_" not in name}
-        assert differing <= {"tally itl_entries", "tally shortages"}
+    differing, tallies = differing_without_logs(traces)
+    assert (tallies["preemptions"] > 0).sum() > 5
+    assert set().union(*differing) <= {"tally itl_entries"}
+
+
+def test_a_refused_head_of_a_pipeline_is_tried_in_time():
+    """In front of it a victim may have come back; another class may leave it less of the budget."""
+    path = Path(__file__).with_name("refused_in_pipelines.json.gz")
+    traces = json.loads(gzip.decompress(path.read_bytes()))
+    for drawn in traces:
+        assert list(twin.differences(drawn)) == []
+    differing, _ = differing_without_logs(traces)
+    assert set().union(*differing) <= {"tally itl_entries"}
