@@ -4,10 +4,8 @@ Schedules are numbered, empty ones too, and as many as there are stages later th
 is back. So a request keeps its *class*, the number of a schedule that it is in modulo the stages,
 and between two schedules of its class all that changes is that it has one more token. Leading
 running requests are counted as in counted.py; what is a step there is here the number of a
-schedule, which `inst["step"]` is meanwhile: `since` of a state, when it is due, and phases.
-
-Who is counted may have a batch on its way, in which it has no entry. Where blocks lack all get
-theirs again, and that schedule looks at each.
+schedule, which `inst["step"]` is meanwhile: `since` of a state, when it is due, and phases. Who is
+counted may have a batch on its way, in which it has no entry.
 """
 
 import numpy as np
@@ -32,7 +30,7 @@ def may_count(lane):
     """Return whether a lane may have classes: each of its decodes takes one token and a block."""
     plain = lane["stages"] > 0 and lane["drafts"] == 0
     plain = plain and lane["windows"] == 0 and lane["states"] == 0
-    plain = plain and not (lane["fair_share"] or lane["reach"])
+    plain = plain and not lane["reach"]
     # As in a run of decodes (may_run.py): a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     return plain and victim_is_last(lane)
@@ -191,12 +189,15 @@ def _schedule(inp, ws, lane, inst, tally, engine):
     first, last, _ = find_due(ws, inst)
     count, context, measured, spared = _ending(inp, ws, lane, inst, tally, engine, first, last)
     taken = (ws.phases[this_phase(lane, inst)] - spared) * groups_of(lane)
-    if taken > inst["free"]:
+    its = class_of(ws, lane, engine, inst["step"])
+    fits = taken <= inst["free"]
+    if lane["fair_share"]:
+        fits = fits and its["count"] - count <= engine["share"]
+    if not fits:
         stand_down(inp, ws, lane, inst, tally, engine)
         return
     take(ws, inst, taken)
     _cache_due(inp, ws, lane, inst, tally, engine, first, last)
-    its = class_of(ws, lane, engine, inst["step"])
     engine["plain"] = its["count"] - count
     inst["decode_tokens"] += engine["plain"]
     inst["decode_context"] += its["context"] - context

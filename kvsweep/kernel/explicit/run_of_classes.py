@@ -19,7 +19,7 @@ from .may_run import tries
 from .quiet import decode_time, wakes
 from .refused import evicts_hit
 from .slots import groups_of
-from .stages import first_begins, pass_stages
+from .stages import begin_share, first_begins, pass_stages
 
 
 @leaf
@@ -98,6 +98,8 @@ def _take_quiet(inp, ws, lane, inst, tally, engine, until, entry):
         goes_on = settled < until and oldest["size"] == oldest["skipped"] and taken <= inst["free"]
         goes_on = goes_on and inst["free"] - taken < wanted and inst["clock"] <= latest
         goes_on = goes_on and not evicts_hit(ws, inst, engine, taken)
+        if lane["fair_share"]:
+            goes_on = goes_on and ws.classes[turn]["count"] <= engine["share"]
         if goes_on:
             take(ws, inst, taken)
             _schedule(ws, lane, inst, tally, engine, ws.classes[turn])
@@ -121,6 +123,8 @@ def run_classes(inp, ws, lane, inst, tally, index, until):
     entry = NEVER
     if inst["inbox_head"] != NONE:
         entry = ws.progress[inst["inbox_head"]]["queued"]
+    if lane["fair_share"]:
+        begin_share(lane, inst, engine)
     begun = engine["schedules"]
     _take_quiet(inp, ws, lane, inst, tally, engine, until, entry)
     return engine["schedules"] > begun

@@ -65,7 +65,7 @@ def begin_share(lane, inst, engine):
 @leaf
 def has_share(engine):
     """Return whether the schedule may serve one more request."""
-    return engine["size"] - engine["taken_back"] < engine["share"]
+    return engine["plain"] + engine["size"] - engine["taken_back"] < engine["share"]
 
 
 @leaf
