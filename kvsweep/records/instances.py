@@ -49,7 +49,7 @@ INSTANCE_FIELDS = (
     Field("tier_fresh", i64, "1", "records of the CPU tier handed out at least once"),
     Field("tier_spare", i64, "index", "stack of records of the CPU tier that are no run"),
     Field("tier_used", i64, "block", "blocks in a CPU tier of kvsweep's own"),
-    Field("filled_to", i64, "step", "write-through: what earlier steps filled is counted"),
+    Field("filled_to", i64, "step", "CPU tiers: what earlier steps filled is counted"),
     Field("settled_to", i64, "step", "likewise, and in its place in the tier"),
     Field("unsettled", i64, "block", "blocks that are counted and not in their place"),
     Field("watched", i64, "request", "decoding requests that are `watched`"),

@@ -59,7 +59,7 @@ PROGRESS_FIELDS = (
     Field("loading", u8, "1", "0: waits for no load; else kernel.holders.LOADING or LOADED"),
     Field("decoding", u8, "1", "1 from the first sample after an admission on, or LEAVING"),
     Field("status", u8, "1", "code of policies.RequestStatus"),
-    Field("watched", u8, "1", "write-through: 1 if what it decodes may be on the CPU already"),
+    Field("watched", u8, "1", "CPU tiers: 1 if what it decodes may be there already"),
     Field("turn", i32, "1", "beside a CPU tier of kvsweep's own: `INSTANCE.turns` when admitted"),
 )
 

@@ -39,6 +39,10 @@ OFFLOAD_FIELDS = (
     Field("unreported", i64, "1", "copies created and not reported"),
     Field("pinned", i64, "1", "of them, stores of requests that have finished"),
     Field("lags", i64, "1", "1 if a running request must offer again what was refused"),
+    Field("unranked", i64, "1", "0 if all running requests that decode have a rank, surely"),
+    Field("odd_to", i64, "step", "up to this one phases may not tell who offers a chunk"),
+    Field("counted", i64, "1", "jobs that are stores of several requests, only counted"),
+    Field("counted_from", i64, "step", "no earlier step created one of these"),
     Field("awaits", i64, "1", "1 if the step being scheduled awaits a store"),
     Field("awaited", i64, "1", "stores that the last step scheduled awaits"),
     Field("queued", i64, "step", "steps scheduled and not processed"),
@@ -77,9 +81,9 @@ JOB_FIELDS = (
     Field("tokens", i64, "token", "tokens that it copies"),
     Field("pinned", i64, "1", "twice the schedule that pinned its blocks, 1 more if after it"),
     Field("row", i64, "index", "its row in the log"),
-    Field("request", i32, "index", "request whose chunks it copies"),
-    Field("first", i32, "block", "the first of these chunks"),
-    Field("end", i32, "block", "the one behind the last"),
+    Field("request", i32, "index", "request whose chunks it copies; -1: several, a chunk each"),
+    Field("first", i32, "block", "the first of these chunks; of several: the step that created it"),
+    Field("end", i32, "block", "the one behind the last; of several: stores not reported"),
     Field("next", i32, "index", "next in its queue, or in the stack of spare records"),
 )
 

@@ -251,3 +251,27 @@ def test_random_traces_provoke_what_they_are_for():
     wanted = ("loads", "stores", "cpu_evictions", "later", "nostore", "stall", "preemptions")
     wanted += ("came back by a load", "ghosts")
     assert {name: seen[name] for name in wanted if seen[name] < 5} == {}
+
+
+def test_asynchronously_who_offers_a_chunk_is_told_by_phases_but_in_some_steps():
+    """Not in the first step of decoding, nor in the second one after a step that was missed."""
+    path = Path(__file__).with_name("counted_stores.json.gz")
+    check_runs_of_steps(json.loads(gzip.decompress(path.read_bytes())))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counted_stores_are_those_of_single_steps(seed):
+    """Tiers and pools that starve, or do not, and long outputs: most stores are only counted."""
+    rng = random.Random(f"counted stores/{seed}")
+    traces = [decoding_trace(rng) for _ in range(40)]
+    for trace in traces:
+        trace["scenario"]["cache"] |= {
+            "cpu_blocks": rng.choice((3, 20, 60, 400)),
+            "gpu_blocks": max(trace["scenario"]["cache"]["gpu_blocks"], rng.choice((1, 50, 200))),
+            "offload_eviction": "lru",
+            "transfer_bandwidth": rng.choice((0.05, 0.3, 1.0, 7.0)),
+        }
+        for request in trace["requests"]:
+            if isinstance(request["output"], list):
+                request["output"][1] *= rng.choice((1, 3, 8))
+    check_runs_of_steps(traces)

@@ -7,9 +7,11 @@ from ...policies import RequestStatus
 from ...records import NEVER, NONE, Event
 from ..blocks.sizes import full_blocks
 from ..scheduling import waiting
+from ..scheduling.caching import is_being_filled
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
 from . import copies, jobs, manager, order
+from .counted_stores import may_count, watch_decodes
 from .watch import give_ids
 
 LATER = -1
@@ -105,6 +107,17 @@ def _offered_tokens(lane, request, tokens):
 
 
 @leaf
+def _look_out(inp, ws, lane, inst, request, first):
+    """Let those be watched who decode what a request is about to offer, from chunk `first` on.
+
+    Of what it decodes itself others are known that do too (`begin_counting`).
+    """
+    prompt = first < chunks_in(lane, request["prompt"])
+    if prompt and may_count(lane) and is_being_filled(inp, ws, lane, inst, request):
+        watch_decodes(inp, ws, lane, inst)
+
+
+@leaf
 def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     """Store the chunks of the first `tokens` that request `r` has not offered yet, or none.
 
@@ -115,6 +128,7 @@ def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     end = chunks_in(lane, _offered_tokens(lane, request, tokens))
     if end <= first:
         return
+    _look_out(inp, ws, lane, inst, request, first)
     job = jobs.new_job(ws, off)
     new, gap = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
     if new > 0:

@@ -7,8 +7,6 @@ takes or hits a pinned block makes its step await the copy; the next one too, as
 that takes up what the block was filled with, as the copy is not reported yet.
 """
 
-import math
-
 import numpy as np
 
 from ..._jit import leaf
@@ -17,18 +15,25 @@ from ...records import NEVER, NONE
 from ..memory import in_table
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED
-from .jobs import LOADS, NEW_LOADS, NEW_STORES, STORES, WAITING_STORES, append, head, pop
+from .counted_jobs import report_counted
+from .jobs import LOADS, NEW_LOADS, NEW_STORES, STORES, WAITING_STORES, append, copy_time, head, pop
 from .manager import was_read, was_written, written_part
 
 
 @leaf
 def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
-    """Begin a copy at `now`, or when its stream is `ready`; return when it ends."""
+    """Begin a copy at `now`, or when its stream is `ready`; return when it ends.
+
+    That of the stores of several requests has the end of the first one.
+    """
     record = ws.jobs[job]
     start = max(now, ready)
-    ends = start + lane["transfer_base"] + math.ceil(record["tokens"] / lane["bandwidth"])
+    takes = copy_time(lane, record["tokens"])
+    ends = start + takes
     record["ends"] = ends
     append(ws, off, queue, job)
+    if record["request"] == NONE:
+        return start + takes * record["end"]
     if lane["log"]:
         record["row"] = tally["log_transfers"]
         tally["log_transfers"] += 1
@@ -150,6 +155,8 @@ def is_awaited(inp, ws, lane, inst, off, job):
     request has finished.
     """
     r = ws.jobs[job]["request"]
+    if r == NONE:
+        return False
     awaited = ws.offers[r]["flush"] == inst["serial"]
     if ws.progress[r]["status"] == RequestStatus.COMPLETED:
         awaited = pin(inp, ws, lane, inst, off, job, 0)
@@ -210,6 +217,9 @@ def report(inp, ws, out, lane, inst, off, now):
     if off["unreported"] == 0:
         return count
     while head(ws, off, STORES) != NONE and ws.jobs[head(ws, off, STORES)]["ends"] <= now:
+        if ws.jobs[head(ws, off, STORES)]["request"] == NONE:
+            count += report_counted(ws, lane, off, now)
+            continue
         job = pop(ws, off, STORES)
         _end_store(inp, ws, lane, inst, off, job)
         _drop(ws, out, lane, off, job, now)

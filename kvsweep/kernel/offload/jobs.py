@@ -1,5 +1,7 @@
 """Jobs of an instance, each a copy of chunks of one request, and the queues that they stand in."""
 
+import math
+
 import numpy as np
 
 from ..._jit import leaf
@@ -8,6 +10,12 @@ from ..memory import QUEUES
 
 NEW_STORES, WAITING_STORES, STORES, NEW_LOADS, LOADS = range(QUEUES)
 """Queues of jobs: created by the step being scheduled, by the one before it, and begun."""
+
+
+@leaf
+def copy_time(lane, tokens):
+    """Return how long a copy of so many tokens takes."""
+    return lane["transfer_base"] + math.ceil(tokens / lane["bandwidth"])
 
 
 @leaf

@@ -162,3 +162,14 @@ def idle_in_front(ws, inst, count):
         count -= ws.tier[node]["end"] - ws.tier[node]["first"]
         node = np.int64(ws.tier[node]["next"])
     return count <= 0
+
+
+@leaf
+def goes_first(ws, inst, off, count):
+    """Return whether `count` chunks that make room first stand in front of the first mark."""
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
+    while count > 0 and ws.tier[node]["extent"] != NONE:
+        if is_victim(ws, off, node):
+            count -= ws.tier[node]["end"] - ws.tier[node]["first"]
+        node = np.int64(ws.tier[node]["next"])
+    return count <= 0

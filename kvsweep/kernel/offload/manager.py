@@ -5,8 +5,9 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks import runs
-from . import order
+from . import lru, order
 from .chunks import next_part
+from .counted_stores import settle_all
 from .room import BEING_WRITTEN, lacking
 
 
@@ -95,6 +96,8 @@ def store(inp, ws, lane, inst, off, request, r, first, end, job):
     if excess > 0:
         if excess > off["idle"] - spare:
             return -1, gap
+        if inst["unsettled"] > 0 and not lru.goes_first(ws, inst, off, excess):
+            settle_all(inp, ws, lane, inst)
         order.evict(ws, lane, inst, off, excess)
     slot = request["chain_lo"]
     left = new

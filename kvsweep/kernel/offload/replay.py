@@ -11,20 +11,13 @@ from ...records import NONE
 from ..time.decoding import next_phase
 from ..time.step_time import token_time
 from . import copies
-from .at_once import filling_phase, store_at_once
+from .at_once import filling_phase, next_filled, store_at_once
 from .connector import settle_finished
+from .counted_stores import may_count, nobody_tells
+from .lru import idle_in_front
+from .room import lacking
 from .schedule import offer_scheduled
 from .when import stores_meanwhile
-
-
-@leaf
-def _next_offer(ws, lane, inst, first, phase, step):
-    """Return the first step from `step` on that fills a chunk; `phase` is that of step `first`."""
-    phase = (phase + step - first) % lane["block_size"]
-    while ws.phases[inst["phase_lo"] + filling_phase(lane, phase)] == 0:
-        phase = next_phase(lane, phase)
-        step += 1
-    return step
 
 
 @leaf
@@ -51,6 +44,18 @@ def _store_one_by_one(inp, ws, out, lane, inst, tally, index, off, first, begins
 
 
 @leaf
+def _may_settle_first(ws, lane, inst, off, phase):
+    """Return whether who has finished may settle its recency before the first step offers.
+
+    It is the same if that brings only chunks behind the marks of requests that have their ranks,
+    and what makes room for them stands in front of all marks.
+    """
+    stores = ws.phases[inst["phase_lo"] + filling_phase(lane, phase)]
+    sure = may_count(lane) and nobody_tells(inst, off) and off["lags"] == 0
+    return sure and idle_in_front(ws, inst, lacking(lane, off, stores))
+
+
+@leaf
 def _store_in_run(inp, ws, out, lane, inst, tally, index, off, first, phase, begins, until):
     """Replay a run from step `first`, which begins at `begins`, at whose end it is `until`.
 
@@ -59,7 +64,7 @@ def _store_in_run(inp, ws, out, lane, inst, tally, index, off, first, phase, beg
     last = inst["step"] - 1 + inst["in_flight"]
     duration = token_time(lane, 0, inst["running"] - inst["leaving"])
     start = first
-    if inst["next_offer"] > first:
+    if inst["next_offer"] > first or _may_settle_first(ws, lane, inst, off, phase):
         settle_finished(inp, ws, lane, inst, off)
     if off["finished_head"] != NONE:
         _store_one_by_one(
@@ -71,13 +76,15 @@ def _store_in_run(inp, ws, out, lane, inst, tally, index, off, first, phase, beg
         begun = begins + (start - first) * duration
         copies.begin_waiting(ws, out, lane, tally, index, off, begun)
         left = store_at_once(
-            inp, ws, out, lane, inst, off, start, phase, begun, duration, last, until
+            inp, ws, out, lane, inst, tally, index, off, start, phase, begun, duration, last, until
         )
         if left > start:
-            inst["next_offer"] = _next_offer(ws, lane, inst, start, phase, left)
-        _store_one_by_one(
-            inp, ws, out, lane, inst, tally, index, off, first, begins, duration, last
-        )
+            phase = (phase + left - start) % lane["block_size"]
+            inst["next_offer"] = left + next_filled(ws, lane, inst, phase)
+        if left <= last:
+            _store_one_by_one(
+                inp, ws, out, lane, inst, tally, index, off, first, begins, duration, last
+            )
 
 
 @leaf

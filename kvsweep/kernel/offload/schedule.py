@@ -1,30 +1,73 @@
 """What a step of an instance with a connector schedules, stores and awaits."""
 
+import numpy as np
+
 from ..._jit import leaf
 from ...records import LEAVING, NEVER
 from ..scheduling.by_counts import is_countable, schedule_by_counts
 from ..scheduling.one_by_one import schedule_one_by_one
-from ..time.decoding import settled_tokens
+from ..time.decoding import next_fill, settled_tokens
 from ..time.instance import clear_step
 from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
+from .at_once import store_step
 from .connector import next_offer, offer, offer_finished
+from .counted_stores import settle
 from .pins import begin_replaced, forget_names
 
 
 @leaf
-def _first_offer(ws, inst, before, counted):
+def _first_offer(inp, ws, lane, inst, off, before, counted):
     """Return the first of the running requests that may have anything to offer.
 
-    By counts all but the last of the `before` requests that ran decode; when these have, is known.
+    By counts all but the last of the `before` requests that ran decode; when these have, is known,
+    and often it is counted who has.
     """
     first = 0
-    if counted and inst["next_offer"] > inst["step"]:
+    if counted and (
+        inst["next_offer"] > inst["step"] or store_step(inp, ws, lane, inst, off, before)
+    ):
         first = before
         if first > 0 and not ws.progress[ws.running[inst["run_lo"] + first - 1]]["decoding"]:
             first -= 1
     return first
+
+
+@leaf
+def _renew_due(ws, lane, inst, r, progress):
+    """Return when a request may offer next; it is noted late if stores of a run were counted."""
+    offers = ws.offers[r]
+    if 0 < offers["due"] < inst["filled_to"] and progress["decoding"] == 1:
+        late = np.int64(lane["async_scheduling"])
+        offers["due"] = next_fill(lane, progress, inst["filled_to"] - late) + late
+    return offers["due"]
+
+
+@leaf
+def _offer_due(inp, ws, out, lane, inst, tally, index, off, r, joins):
+    """Offer what a request has filled that may be due; return when it is next, 0: not known.
+
+    `joins` whether the step has scheduled it.
+    """
+    step = inst["step"]
+    progress = ws.progress[r]
+    due = _renew_due(ws, lane, inst, r, progress)
+    if due > step:
+        return due
+    due = 0
+    if joins and progress["decoding"] != LEAVING:
+        tokens = progress["computed"]
+        if progress["decoding"]:
+            request = inp.requests[lane["request_lo"] + r]
+            tokens = settled_tokens(lane, request, progress, step + 1, step - 1)
+        if inst["unsettled"] > 0:
+            settle(inp, ws, lane, inst, r)
+        offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
+        due = step + next_offer(inp, ws, lane, r, tokens)
+        if progress["decoding"]:
+            ws.offers[r]["due"] = due
+    return due
 
 
 @leaf
@@ -39,23 +82,16 @@ def offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first):
     if first == 0:
         inst["next_offer"] = NEVER
         off["lags"] = 0
+        off["unranked"] = 0
     for position in range(first, inst["running"]):
         r = ws.running[inst["run_lo"] + position]
-        if ws.offers[r]["due"] > step:
-            inst["next_offer"] = min(inst["next_offer"], ws.offers[r]["due"])
-            continue
-        progress = ws.progress[r]
-        leaves = progress["decoding"] == LEAVING
-        if (position < inst["scheduled"] or position >= before) and not leaves:
-            tokens = progress["computed"]
-            if progress["decoding"]:
-                request = inp.requests[lane["request_lo"] + r]
-                tokens = settled_tokens(lane, request, progress, step + 1, step - 1)
-            offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
-            due = step + next_offer(inp, ws, lane, r, tokens)
+        due = ws.offers[r]["due"]
+        if due <= step:
+            joins = position < inst["scheduled"] or position >= before
+            due = _offer_due(inp, ws, out, lane, inst, tally, index, off, r, joins)
+        if due > 0:
             inst["next_offer"] = min(inst["next_offer"], due)
-            if progress["decoding"]:
-                ws.offers[r]["due"] = due
+        off["unranked"] |= ws.offers[r]["rank"] == 0
 
 
 @leaf
@@ -82,7 +118,7 @@ def schedule_step(inp, ws, out, lane, inst, tally, index):
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit_or_load(inp, ws, out, lane, inst, tally, index)
     copies.find_awaited(inp, ws, lane, inst, off)
-    first = _first_offer(ws, inst, before, counted)
+    first = _first_offer(inp, ws, lane, inst, off, before, counted)
     offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first)
     offer_finished(inp, ws, out, lane, inst, tally, index, off)
     inst["watches"] = off["pinned"] > 0

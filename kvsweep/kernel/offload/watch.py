@@ -88,7 +88,7 @@ def _rename_read(inp, ws, lane, inst, off, old, new):
         while job != NONE:
             record = ws.jobs[job]
             r = record["request"]
-            if ws.progress[r]["status"] == RequestStatus.COMPLETED:
+            if r != NONE and ws.progress[r]["status"] == RequestStatus.COMPLETED:
                 lo = inp.requests[lane["request_lo"] + r]["key_lo"]
                 first = lo + record["first"] * lane["factor"]
                 _rename(ws, first, lo + record["end"] * lane["factor"], old, new)

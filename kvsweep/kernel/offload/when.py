@@ -4,7 +4,9 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NEVER, NONE
+from ..scheduling import waiting
 from ..scheduling.admit import may_admit
+from ..scheduling.caching import is_being_filled
 from ..scheduling.holders import LOADED
 from . import jobs
 from .connector import concerns_head
@@ -18,8 +20,12 @@ def _head_has_copied(inp, ws, lane, inst, off):
         job = jobs.head(ws, off, queue)
         while job != NONE and not has:
             record = ws.jobs[job]
-            request = inp.requests[lane["request_lo"] + record["request"]]
-            has = concerns_head(inp, ws, lane, inst, request, np.int64(record["first"]))
+            if record["request"] == NONE:
+                head = waiting.first_waiting(ws, lane, inst)
+                has = is_being_filled(inp, ws, lane, inst, inp.requests[lane["request_lo"] + head])
+            else:
+                request = inp.requests[lane["request_lo"] + record["request"]]
+                has = concerns_head(inp, ws, lane, inst, request, np.int64(record["first"]))
             job = np.int64(record["next"])
     return has
 

@@ -11,6 +11,7 @@ from ...records import NEVER
 from ..blocks import pool, tier, unsettled
 from ..blocks.sizes import full_blocks
 from ..memory import extent_at
+from ..offload import counted_stores
 from ..time.decoding import last_decode, next_fill, settled_tokens
 
 
@@ -33,7 +34,7 @@ def next_due(lane, request, progress, step):
 def cache(inp, ws, lane, inst, request, progress, count):
     """Cache the first `count` blocks of a prefill; a write-through tier copies the new ones."""
     if lane["copies_each_step"]:
-        if _is_being_filled(inp, ws, lane, inst, request):
+        if is_being_filled(inp, ws, lane, inst, request):
             unsettled.watch_all(inp, ws, lane, inst)
         tier.copy(inp, ws, lane, inst, request, progress, count, inst["clock"])
     pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
@@ -68,7 +69,7 @@ def cache_decodes(inp, ws, lane, inst, step, latest):
 
 
 @leaf
-def _is_being_filled(inp, ws, lane, inst, request):
+def is_being_filled(inp, ws, lane, inst, request):
     """Return whether a decoding request fills blocks that `request` has too."""
     filled = False
     end = 0
@@ -87,9 +88,11 @@ def cache_decodes_for(inp, ws, lane, inst, request, step):
 
     Step `step` - 1 is scheduled, so asynchronously the one before that is on its way.
     """
-    if _is_being_filled(inp, ws, lane, inst, request):
+    if is_being_filled(inp, ws, lane, inst, request):
         if lane["copies_each_step"]:
             unsettled.settle_all(inp, ws, lane, inst)
+        if lane["connects"] and inst["unsettled"] > 0:
+            counted_stores.settle_all(inp, ws, lane, inst)
         cache_decodes(inp, ws, lane, inst, step, step - 2)
 
 
@@ -101,7 +104,7 @@ def next_useful_fill(inp, ws, lane, inst, request):
     """
     nearest = NEVER
     late = lane["async_scheduling"]  # cached one step after the one that fills it
-    if _is_being_filled(inp, ws, lane, inst, request):
+    if is_being_filled(inp, ws, lane, inst, request):
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]

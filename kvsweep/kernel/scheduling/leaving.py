@@ -11,6 +11,7 @@ from ...records import LEAVING, NONE
 from ..blocks import pool
 from ..blocks.unsettled import end_fills
 from ..offload.connector import note_finish
+from ..offload.counted_stores import end_counting
 from ..tally import count_computed
 from ..time.calendar import IDLE
 from ..time.decoding import drop_base, most_computed, next_phase
@@ -38,6 +39,8 @@ def finish(inp, ws, lane, inst, tally, r, end):
     computed = most_computed(request)
     if lane["copies_each_step"] and ws.progress[r]["decoding"]:
         end_fills(inp, ws, lane, inst, request, ws.progress[r])
+    if lane["connects"] and ws.progress[r]["decoding"] == 1:
+        end_counting(inp, ws, lane, inst, r)
     count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
     _complete(inp, ws, lane, inst, r, end)
@@ -52,6 +55,8 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"] == 1:
+        if lane["connects"]:
+            end_counting(inp, ws, lane, inst, r)
         drop_base(ws, lane, inst, progress)
         inst["measured"] -= r >= lane["warmup"]
         inst["prefilling"] += 1

@@ -8,6 +8,7 @@ from ..._jit import leaf
 from ...records import LEAVING, NONE, Event
 from ..blocks import pool, unsettled
 from ..blocks.sizes import blocks_for, tokens_beyond
+from ..offload import counted_stores
 from ..offload.pins import note_taken
 from ..tally import log_event
 from ..time.calendar import nearest_due
@@ -29,6 +30,9 @@ from .running import charge_decodes, prefill_chunk, schedule_chunk
 def _skip_step(ws, lane, inst, progress, position):
     """Let a decoding request that got no budget miss this step."""
     miss_step(ws, lane, inst, progress)
+    if lane["connects"]:
+        ws.offers[ws.running[inst["run_lo"] + position]]["due"] = 0
+        counted_stores.note_odd(ws, lane, inst, inst["step"] + 2)
     ws.due[inst["run_lo"] + position] += 1
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"] + inst["device"]
@@ -136,6 +140,8 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
         unsettled.settle_all(inp, ws, lane, inst)
         inst["filled_to"] = inst["step"]
         inst["settled_to"] = inst["step"]
+    if lane["connects"] and inst["unsettled"] > 0:
+        counted_stores.settle_all(inp, ws, lane, inst)
     if lane["any_shared"] and lane["prefix_caching"]:
         cache_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
     position = 0

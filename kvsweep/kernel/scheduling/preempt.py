@@ -8,6 +8,7 @@ from ...records import LEAVING, NEVER, NONE, Event
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
 from ..blocks.unsettled import end_fills
+from ..offload.counted_stores import end_counting
 from ..offload.pins import await_stores_of
 from ..offload.watch import give_back
 from ..tally import count_computed, log_event
@@ -197,6 +198,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     request = inp.requests[lane["request_lo"] + victim]
     if lane["copies_each_step"] and progress["decoding"]:
         end_fills(inp, ws, lane, inst, request, progress)
+    if lane["connects"] and progress["decoding"] == 1:
+        end_counting(inp, ws, lane, inst, victim)
     if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
     computed, settled = _stop(lane, inst, request, progress, scheduled)

@@ -12,6 +12,7 @@ from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
 from ..blocks.unsettled import begin_fills
 from ..memory import extent_at
+from ..offload.counted_stores import begin_counting, may_count
 from ..offload.pins import note_freed
 from ..time.calendar import IDLE
 from ..time.decoding import (
@@ -47,6 +48,8 @@ def begin_decode(inp, ws, lane, inst, request, progress, position, step):
         _begin_filling(inp, ws, lane, inst, request, progress)
     if lane["copies_each_step"]:
         begin_fills(inp, ws, lane, inst, request, progress)
+    if lane["connects"] and may_count(lane):
+        begin_counting(inp, ws, lane, inst, request, progress, step)
     progress["decoding"] = 1
     set_base(ws, lane, inst, progress, step, known_tokens(request, progress) - 1)
     ws.due[inst["run_lo"] + position] = next_due(lane, request, progress, step)
