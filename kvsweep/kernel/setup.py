@@ -135,6 +135,9 @@ def _how_it_ended(lane, inst, blocks, kept):
     elif lane["explicit"] and inst["waiting"] > 0:
         # With drafts beside windows a head may ask for more than the pool that it was let in for.
         status = LaneStatus.STEP_LIMIT
+    elif lane["connects"] and inst["running"] == 0 and inst["waiting"] > 0:
+        # Holders may lack blocks that other holders have, as in vLLM (docs/validation.md).
+        status = LaneStatus.STEP_LIMIT
     elif inst["load"] != 0 or leaked:
         status = LaneStatus.NOT_CONSERVED
     return status

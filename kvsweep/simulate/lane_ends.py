@@ -39,6 +39,12 @@ VICTIM_CIRCLE = "; victims other than the last can preempt each other in a circl
 DRAFTS_WAIT = "; drafts beside windows can wait for ever in a small pool (docs/modern-models.md)"
 """Added to it for lanes with both."""
 
+LOADS_WAIT = (
+    "; or none at all: requests that hold loaded blocks can wait for those of each other for ever, "
+    "as in vLLM (docs/validation.md)"
+)
+"""Added to it with vLLM's CPU tier, where requests hold blocks before they run (rule R11.3)."""
+
 STATES_CIRCLE = "; in a pipeline requests with states can preempt themselves in turns, as in vLLM"
 """Added to it for pipelines with groups of states (rule R16.4)."""
 
@@ -51,6 +57,7 @@ def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]
     told[circle & by_policy] += VICTIM_CIRCLE
     told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     told[circle & (lanes["drafts"] > 0) & (lanes["windows"] != 0)] += DRAFTS_WAIT
+    told[circle & (lanes["connects"] > 0)] += LOADS_WAIT
     told[circle & (lanes["stages"] > 0) & (lanes["states"] > 0)] += STATES_CIRCLE
     return told
 

@@ -275,3 +275,16 @@ def test_counted_stores_are_those_of_single_steps(seed):
             if isinstance(request["output"], list):
                 request["output"][1] *= rng.choice((1, 3, 8))
     check_runs_of_steps(traces)
+
+
+def test_holders_that_wait_for_blocks_of_each_other_end_with_a_status():
+    """vLLM 0.33.0 hangs there: two requests hold what they have loaded, and each lacks blocks."""
+    path = Path(__file__).with_name("holders_wait.json.gz")
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    single = twin.run_kernel(trace)
+    assert single.status.label == "step_limit"
+    assert "wait for those of each other for ever, as in vLLM" in single.detail
+    assert list(twin.differences(trace)) == []
+    trace["scenario"]["engine"]["reserve_full_prompt"] = True
+    assert twin.run_kernel(trace).status.label == "ok"
+    assert list(twin.differences(trace)) == []

@@ -69,7 +69,8 @@ class OffloadInstance(Instance):
     def next_event(self):
         entry = self.arriving[0][0] if self.arriving else inf
         if self.asleep:
-            return min(entry, self.streams.next_end())
+            ends = self.streams.next_end()  # None: nothing is left that could wake it
+            return entry if ends is None else min(entry, ends)
         return min(entry, self.queue[0].end if self.queue else inf)
 
     def proceed(self):
