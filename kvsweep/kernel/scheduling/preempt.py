@@ -188,6 +188,15 @@ def _let_stores_read_on(inp, ws, lane, inst, victim, settled):
 
 
 @leaf
+def _end_counts(inp, ws, lane, inst, request, progress, victim):
+    """Put what a victim has decoded and is only counted into a CPU tier."""
+    if lane["copies_each_step"] and progress["decoding"]:
+        end_fills(inp, ws, lane, inst, request, progress)
+    if lane["connects"] and progress["decoding"] == 1:
+        end_counting(inp, ws, lane, inst, victim)
+
+
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
 
@@ -196,10 +205,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if lane["copies_each_step"] and progress["decoding"]:
-        end_fills(inp, ws, lane, inst, request, progress)
-    if lane["connects"] and progress["decoding"] == 1:
-        end_counting(inp, ws, lane, inst, victim)
+    _end_counts(inp, ws, lane, inst, request, progress, victim)
     if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
     computed, settled = _stop(lane, inst, request, progress, scheduled)
