@@ -135,10 +135,8 @@ class Engine:
                 ended(each.job_id, each.transfer_size, each.transfer_time)
             return found
 
-        worker.submit_load, worker.submit_store = (
-            submit("submit_load", True),
-            submit("submit_store", False),
-        )
+        worker.submit_load = submit("submit_load", True)
+        worker.submit_store = submit("submit_store", False)
         worker.get_finished = get_finished
 
     def request(self, name: str, prompt: Sequence[int], outputs: int) -> Any:
