@@ -10,7 +10,7 @@ from pathlib import Path
 
 import goldens
 import numpy as np
-from real_gpus import MEASURED, PRESETS, Run, both, decoding_steps, predicted, row_of
+from real_gpus import MEASURED, PRESETS, Run, both, decoding_steps, predicted, row_of, rung
 
 from kvsweep.config.preset import load_preset
 from kvsweep.sizing.asking import answer
@@ -24,7 +24,6 @@ LINK = {"transfer_bandwidth": 0.27, "transfer_base_latency_us": 300}
 """Tokens per microsecond and microseconds of `copies`: of loads, as nobody waits for stores."""
 TOKEN_BYTES = 131_072
 DRAFT_US = 400
-LARGE = 7500
 
 
 @functools.cache
@@ -131,18 +130,7 @@ def state_rows():
     found = times_of_states()
     preset = load_preset(PRESETS[CARD], Path())
     preset = preset.model_copy(update={key: tuple(found[key]) for key in ("beta", "memory")})
-    return [_state(run, preset) for run in goldens.load("states-ladder", CARD)["runs"]]
-
-
-def _state(run, preset):
-    steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
-    took, told = np.diff(steps["ended_us"]), predicted(steps, preset)[1:]
-    decoding = decoding_steps(steps)
-    cells = [f"{run['prompt_tokens']:,}", f"{steps['decode'][1:][decoding][0]:.0f}"]
-    for kind in (decoding, steps["prefill"][1:] >= LARGE):
-        pair = (np.median(took[kind]) / 1e3, np.median(told[kind]) / 1e3) if kind.any() else None
-        cells.append(both(*pair, ".2f") if pair else "|")
-    return f"| {' | '.join(cells)} |"
+    return [rung(run, preset) for run in goldens.load("states-ladder", CARD)["runs"]]
 
 
 def draw(path):

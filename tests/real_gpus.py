@@ -111,10 +111,10 @@ def both(measured, simulated, form):
 def ladder_rows(card, name="ladder", preset=None):
     """Return a row for each rung: steps that only decode, and steps full of prompts."""
     coefficients = load_preset(str(preset or PRESETS[card]), Path())
-    return [_rung(run, coefficients) for run in goldens.load(name, card)["runs"]]
+    return [rung(run, coefficients) for run in goldens.load(name, card)["runs"]]
 
 
-def _rung(run, preset):
+def rung(run, preset):
     steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
     inside = _inside(steps, run["prompt_tokens"], preset.window)
     took, told = np.diff(steps["ended_us"]), predicted(steps, preset, inside)[1:]

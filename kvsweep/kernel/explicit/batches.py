@@ -135,6 +135,18 @@ def drop_entry(ws, engine):
 
 
 @leaf
+def decode_one(ws, place, s):
+    """Let an entry be that of a request that decodes one token, without drafts."""
+    entry = ws.entries[place]
+    entry["state"] = s
+    entry["tokens"] = 1
+    entry["drafts"] = 0
+    entry["accepted"] = 0
+    entry["samples"] = 1
+    entry["padded"] = 0
+
+
+@leaf
 def give_entry(ws, lane, engine, s):
     """Let the last of the batch on the device who has no entry have the first: it was counted."""
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
@@ -146,13 +158,7 @@ def give_entry(ws, lane, engine, s):
         batch["skipped"] = 1
     batch["skipped"] -= 1
     batch["plain"] -= 1
-    entry = ws.entries[first + batch["skipped"]]
-    entry["state"] = s
-    entry["tokens"] = 1
-    entry["drafts"] = 0
-    entry["accepted"] = 0
-    entry["samples"] = 1
-    entry["padded"] = 0
+    decode_one(ws, first + batch["skipped"], s)
 
 
 @leaf

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..time.calendar import IDLE
-from .batches import class_of, entry_at, flies_with, in_ring, place_of
+from .batches import class_of, decode_one, entry_at, flies_with, in_ring, place_of
 from .due import catch_up, fit, phases_of
 from .tables import cache_known
 
@@ -29,13 +29,7 @@ def _give_entry(ws, lane, engine, number, made_by, s):
     """Give a request its entry in the batch of a schedule, behind those given before."""
     place = place_of(lane, engine, number, made_by)
     batch = ws.batches[engine["batch_lo"] + place]
-    entry = ws.entries[entry_at(lane, engine, place, batch["skipped"])]
-    entry["state"] = s
-    entry["tokens"] = 1
-    entry["drafts"] = 0
-    entry["accepted"] = 0
-    entry["samples"] = 1
-    entry["padded"] = 0
+    decode_one(ws, entry_at(lane, engine, place, batch["skipped"]), s)
     batch["skipped"] += 1
     batch["plain"] -= 1
 
