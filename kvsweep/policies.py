@@ -92,7 +92,7 @@ class RequestStatus(_Named):
     COMPLETED = 0, "All output tokens were sampled."
     RUNNING = 1, "Holds a place in the batch of its instance."
     QUEUED = 2, "Arrived, and waits at its instance or on the way to it."
-    DROPPED_UNSERVABLE = 3, "Can never fit into the cache of an instance."
+    DROPPED_UNSERVABLE = 3, "Can never fit into the cache of an instance, or is too long for it."
     REJECTED = 4, "Refused by admission control."
     TIMED_OUT = 5, "Given up by its client."
     NOT_ARRIVED = 6, "Arrives after the horizon, or waits for an answer that never came."

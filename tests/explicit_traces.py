@@ -97,7 +97,6 @@ def _add_states(source, scenario):
 def _add_drafts(source, trace, longest):
     """Draw what verifications accept, `longest` at most of each request, used in a circle."""
     engine = trace["scenario"]["engine"]
-    engine["enable_chunked_prefill"] = True  # else refused
     tokens = source.pick((1, 2, 3, 5))
     engine["speculative"] = {"tokens": tokens, "method": source.pick(("draft", "eagle"))}
     if source.chance(30):
@@ -112,6 +111,20 @@ def _add_drafts(source, trace, longest):
         most = source.pick((tokens, tokens, 0, 1))
         count = source.integer(1, longest)
         row["accepted"] = [source.integer(0, most) for _ in range(count)]
+    if source.chance(40):
+        _add_longest(source, trace, tokens)
+
+
+def _add_longest(source, trace, drafts):
+    """Let the engine take requests as long as one of the trace, or a little longer."""
+    engine = trace["scenario"]["engine"]
+    row = source.pick(trace["requests"])
+    tokens = sum(count for _, count in row["prompt"]) + row["output"][1]
+    longest = tokens + source.pick((0, 0, 1, drafts, 2 * drafts))
+    engine["max_model_len"] = max(longest, engine["long_prefill_token_threshold"])
+    if not engine["enable_chunked_prefill"]:
+        budget = max(engine["max_num_batched_tokens"], engine["max_model_len"])
+        engine["max_num_batched_tokens"] = budget
 
 
 def _add_roles(source, scenario):

@@ -241,23 +241,28 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             "cache.cpu_blocks: with engine.speculative there is only cpu_blocks = 0",
         ),
         (
-            {"engine": {"speculative": EAGLE, "enable_chunked_prefill": False}},
-            "engine.enable_chunked_prefill: false needs a max_model_len of at most",
-        ),
-        (
-            {
-                "cluster": {"pools": [{"instances": 1, "max_model_len": 90}, {"instances": 1}]},
-                "engine": {"speculative": EAGLE},
-            },
-            "cluster.pools[0].max_model_len: vLLM cuts the last drafts of a request",
-        ),
-        (
             {"cluster": LENGTHS, "engine": {"long_prefill_token_threshold": 91}},
             "engine.long_prefill_token_threshold: 91 is more than cluster.pools[0].max_model_len",
         ),
         (
             {"cluster": LENGTHS, "engine": WHOLE},
             "cluster.pools[1].max_model_len: 600 is more than max_num_batched_tokens (512), which",
+        ),
+        (
+            {"cluster": LENGTHS, "engine": {"max_model_len": 599}},
+            "cluster.pools[1].max_model_len: 600 is more than engine.max_model_len (599)",
+        ),
+        (
+            {"engine": WHOLE | {"max_model_len": 513}},
+            "engine.max_model_len: 513 is more than max_num_batched_tokens (512), which vLLM",
+        ),
+        (
+            {"engine": {"max_model_len": 90, "long_prefill_token_threshold": 91}},
+            "engine.long_prefill_token_threshold: 91 is more than engine.max_model_len (90)",
+        ),
+        (
+            {"engine": {"rules": "blis", "max_model_len": 90}},
+            "engine.max_model_len: rules 'blis' has requests of any length",
         ),
         (
             {"cluster": APART, "engine": WHOLE | {"long_prefill_token_threshold": 513}},

@@ -94,6 +94,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "rules": "vllm",
             "max_num_seqs": 256,
             "max_num_batched_tokens": 2048,
+            "max_model_len": None,
             "long_prefill_token_threshold": 0,
             "scheduler": "fcfs",
             "priority": "constant",

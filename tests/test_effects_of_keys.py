@@ -157,6 +157,7 @@ POOLS = {
         {
             **{"instances": 1, "gpu_blocks": 90, "max_num_seqs": 3, "max_num_batched_tokens": 32},
             "latency": {"beta": [900, 9, 2]},
+            "max_model_len": 500,
         }
     ],
 }
@@ -215,6 +216,7 @@ VALUES = {
     "engine.rules": ("blis",),
     "engine.max_num_seqs": (3,),
     "engine.max_num_batched_tokens": (32, 200),
+    "engine.max_model_len": (60, 600),
     "engine.long_prefill_token_threshold": (10, 600),
     "engine.scheduler": ("sjf",),
     "engine.priority": ("slo-class", "constant", "age"),
@@ -330,6 +332,7 @@ RARE = {
     "cache.block_size",
     "workload.sessions.truncate",
     "workload.sessions.patience_s",
+    "engine.max_model_len",
     "engine.long_prefill_token_threshold",
 }
 

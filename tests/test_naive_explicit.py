@@ -84,7 +84,7 @@ def test_all_recorded_cases_are_here():
     assert {group: len(vllm_cases(group)) for group in (*GROUPS, PD)} == {
         "vllm2/hybrid": 25,
         "vllm2/state": 26,
-        "vllm2/spec": 22,
+        "vllm2/spec": 34,
         "vllm2/mix": 9,
         "vllm2/pipeline": 44,
         "vllm2/pd": 18,

@@ -113,6 +113,14 @@ def test_requests_that_never_fit_are_told_with_what_the_longest_needs(warned):
     )
 
 
+def test_requests_longer_than_the_engine_takes_are_told_with_the_longest(warned):
+    found = warned(engine="max_num_seqs = 8\nmax_model_len = 150")
+    assert re.search(
+        r"longest needs 1\d blocks \(\d+ tokens\), engine.max_model_len is 150$",
+        found["unservable"].text,
+    )
+
+
 def test_prompts_above_the_budget_are_told_with_the_budget(warned):
     engine = "max_num_seqs = 8\nenable_chunked_prefill = false\nmax_num_batched_tokens = 150"
     found = warned(engine=engine)

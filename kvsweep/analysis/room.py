@@ -60,6 +60,8 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
     if last is not None:  # who is too long for all is dropped by the last
         key = dotted(("cluster", "pools", len(pools) - 1, "max_model_len"))
         yield Limit(key, last, longest + 1)
+    elif scenario.engine.max_model_len is not None:
+        yield Limit("engine.max_model_len", scenario.engine.max_model_len, longest + 1)
 
 
 def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:

@@ -348,6 +348,9 @@ RULES: dict[str, Rule] = {
     "model.kv_gib": Rule(takes_blocks, _OWN_BLOCKS),
     "model.gpu": Rule(takes_gpu, f"{_OWN_BLOCKS}, or without [latency] one without its own"),
     **{f"latency.{key}": Rule(takes_times, f"{_OWN_POOL} latency") for key in _TIMES},
+    "engine.max_model_len": Rule(
+        some_pool(lambda s, pool: pool.max_model_len is None), f"{_OWN_POOL} max_model_len"
+    ),
     "engine.long_prefill_token_threshold": Rule(
         some_pool(
             lambda s, pool: s.engine.long_prefill_token_threshold < pool.max_num_batched_tokens

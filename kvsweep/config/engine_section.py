@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvsweep.config.base import Count, Key, Real, Section, Switch, Whole
+from kvsweep.config.base import Count, Key, Real, Section, Switch, Tokens, Whole
 from kvsweep.config.members import known_keys, member
 from kvsweep.config.speculative import Speculative
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TIME_US, MAX_TOKENS
@@ -46,6 +46,9 @@ class Engine(Section):
         Requests in one batch, at most.
     max_num_batched_tokens : int
         Tokens computed in one step, at most.
+    max_model_len : int or None
+        Tokens of the longest request, prompt and output: a longer one is refused when it arrives.
+        With `speculative` no draft reaches beyond it. None: any; without chunked prefill a step's.
     long_prefill_token_threshold : int
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
@@ -86,6 +89,9 @@ class Engine(Section):
     max_num_batched_tokens: Annotated[
         Count, Field(le=MAX_BATCHED_TOKENS), Key("token", "token budget of a step")
     ] = 2048
+    max_model_len: Annotated[
+        Tokens | None, Key("token", "longest request, prompt and output; longer ones are refused")
+    ] = None
     long_prefill_token_threshold: Annotated[
         Whole, Field(le=MAX_TOKENS), Key("token", "tokens of one request in a step, at most")
     ] = 0

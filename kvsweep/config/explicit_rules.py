@@ -116,7 +116,6 @@ def _check_drafts(scenario: Scenario) -> None:
             ("engine", "speculative", "acceptance"),
             "missing; a number, or the share of verifications that accept the draft, by position",
         )
-    _check_lengths(scenario)
     if 0 < engine.long_prefill_token_threshold <= drafts:
         raise KeyProblem(
             ("engine", "long_prefill_token_threshold"),
@@ -169,19 +168,6 @@ def _check_chunks(scenario: Scenario) -> None:
                 f"{size} is a block of states, and a draft model takes one of a step: no prompt of "
                 f"a block would ever begin; at least {size + 1}",
             )
-
-
-def _check_lengths(scenario: Scenario) -> None:
-    """Refuse drafts beside a longest request: vLLM cuts those that would reach beyond it."""
-    cut = "vLLM cuts the last drafts of a request that becomes so long"
-    if not scenario.engine.enable_chunked_prefill:
-        message = f"false needs a max_model_len of at most max_num_batched_tokens, and {cut}"
-        key = ("engine", "enable_chunked_prefill")
-        raise KeyProblem(key, f"{message}: no rule was recorded with engine.speculative")
-    for number, pool in enumerate(fleet(scenario)):
-        if pool.max_model_len is not None:
-            message = f"{cut}: no rule was recorded with engine.speculative"
-            raise KeyProblem(("cluster", "pools", number, "max_model_len"), message)
 
 
 def _check_roles(scenario: Scenario) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explicit_rules import check_explicit
 from kvsweep.config.fleet import fleet, has_pools
+from kvsweep.errors import dotted
 from kvsweep.policies import (
     Admission,
     Eviction,
@@ -20,6 +21,7 @@ from kvsweep.policies import (
 )
 
 if TYPE_CHECKING:
+    from kvsweep.config.fleet import InstancePool
     from kvsweep.config.scenario import Scenario
     from kvsweep.config.sessions import Sessions
     from kvsweep.config.workload import Workload
@@ -56,6 +58,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ),
         ("cache", "groups", (), "one group with full attention"),
         ("engine", "speculative", None, "no drafts"),
+        ("engine", "max_model_len", None, "requests of any length"),
         ("cluster", "pools", (), "equal instances only"),
         ("cluster", "prefill", None, "equal instances only"),
         ("cluster", "decode", None, "equal instances only"),
@@ -223,24 +226,41 @@ def _check_batch_limits(scenario: Scenario) -> None:
     )
 
 
+def _longest_of(
+    scenario: Scenario, number: int, pool: InstancePool
+) -> tuple[int | None, tuple[str | int, ...]]:
+    """Return the longest request of a pool, and the key that says so.
+
+    Raises
+    ------
+    KeyProblem
+        If the pool's own is longer than that of all.
+    """
+    of_all, own = scenario.engine.max_model_len, pool.max_model_len
+    key = ("cluster", "pools", number, "max_model_len")
+    if own is not None and of_all is not None and own > of_all:
+        raise KeyProblem(key, f"{own} is more than engine.max_model_len ({of_all})")
+    return (of_all, ("engine", "max_model_len")) if own is None else (own, key)
+
+
 def _check_longest_request(scenario: Scenario) -> None:
     """Refuse what vLLM refuses of its longest request, `max_model_len`.
 
     Without chunked prefill a step must take it whole, and a threshold must not be more than it.
-    Where no pool names it, it may be anything that vLLM takes.
+    Where nobody names it, it may be anything that vLLM takes.
     """
     engine = scenario.engine
     threshold = engine.long_prefill_token_threshold
     whole = not engine.enable_chunked_prefill
     for number, pool in enumerate(fleet(scenario)):
-        budget, longest = pool.max_num_batched_tokens, pool.max_model_len
+        budget = pool.max_num_batched_tokens
         step = f"max_num_batched_tokens ({budget}), which vLLM refuses without chunked prefill"
+        longest, at = _longest_of(scenario, number, pool)
         if whole and longest is not None and longest > budget:
-            key: tuple[str | int, ...] = ("cluster", "pools", number, "max_model_len")
-            raise KeyProblem(key, f"{longest} is more than {step}")
+            raise KeyProblem(at, f"{longest} is more than {step}")
         key = ("engine", "long_prefill_token_threshold")
         if longest is not None and threshold > longest:
-            at = f"cluster.pools[{number}].max_model_len ({longest})"
-            raise KeyProblem(key, f"{threshold} is more than {at}, which vLLM refuses")
+            of = f"{dotted(at)} ({longest})"
+            raise KeyProblem(key, f"{threshold} is more than {of}, which vLLM refuses")
         if whole and threshold > budget:
             raise KeyProblem(key, f"{threshold} is more than {step}")

@@ -53,7 +53,7 @@ CELL_VARIABLES = (
         ("completed", "request", "requests that sampled all their output"),
         ("queued", "request", "requests still waiting at the end"),
         ("running", "request", "requests still running at the end"),
-        ("dropped_unservable", "request", "requests that can never fit into the cache"),
+        ("dropped_unservable", "request", "requests that can never fit, or are too long"),
         ("rejected", "request", "requests refused by admission control"),
         ("timed_out", "request", "requests given up by their client"),
     ),

@@ -84,11 +84,12 @@ def longest_requests(scenario: Scenario, folder: Path) -> list[int | None]:
     Returns
     -------
     list of int or None
-        By pool; None where a server starts without it, 0 where no length starts.
+        By pool; None where a server starts without it and takes no longer ones than here, 0 where
+        no length starts.
     """
     known = _layout(scenario, folder)
     if known is None:
-        return [None for _ in fleet(scenario)]
+        return [scenario.engine.max_model_len for _ in fleet(scenario)]
     model, shape = known
     usual = _wanted(scenario, model)
     default = model.usual_model_len or model.max_model_len
@@ -102,8 +103,12 @@ def start_text(sweep: Sweep) -> str | None:
     Of the first cell and its neighbours along each axis.
     """
     scenarios = [scenario for scenario in sweep.probes() if scenario.model is not None]
-    lengths = [longest_requests(scenario, sweep.base_dir) for scenario in scenarios]
-    cut = [length for each in lengths for length in each if length is not None]
+    cut = [
+        length
+        for scenario in scenarios
+        for length in longest_requests(scenario, sweep.base_dir)
+        if length not in (None, scenario.engine.max_model_len)
+    ]
     if not cut:
         return None
     if min(cut) == 0:
@@ -114,6 +119,8 @@ def start_text(sweep: Sweep) -> str | None:
 
 def _wanted(scenario: Scenario, model: Model) -> int:
     """Return the longest request that servers take; more than unless told if some is longer."""
+    if scenario.engine.max_model_len is not None:
+        return min(scenario.engine.max_model_len, model.max_model_len)
     usual = model.usual_model_len or model.max_model_len
     bounds = None if scenario.workload is None else _bounds(scenario)
     return model.max_model_len if bounds is None or bounds > usual else usual

@@ -45,7 +45,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "ahead": looks_ahead(scenario),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
         "more_places": _more_places(scenario),
-        "longest": ANY_LENGTH,
+        "longest": engine.max_model_len or ANY_LENGTH,
         "routed": scenario.cluster.instances,
         "beta0": (scenario.latency.beta or (0.0,))[0] + engine.drafting_us,
     }

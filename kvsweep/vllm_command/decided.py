@@ -24,7 +24,7 @@ from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
 from kvsweep.vllm_command.offload import offload
-from kvsweep.vllm_command.step_limits import StepLimits, step_limits
+from kvsweep.vllm_command.step_limits import StepLimits, fits_memory, step_limits
 from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
 from kvsweep.vllm_command.words import Command
 
@@ -98,7 +98,7 @@ def settings_of(command: Command, known: Known) -> Settings:
         served = serve(load_model(model.value), Asked(**asked), gpu)
     check_served(values, served)
     found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])
-    found.lines += _scheduling(values, known, limits)
+    found.lines += _scheduling(values, known, limits, longest)
     found.lines += _cache(values, known, served, model.value)
     given = found.tells("cache.gpu_blocks")
     found.lines += _groups(served) if given else ()
@@ -186,8 +186,8 @@ def _first(given: int | None, known: int | None) -> int | None:
 
 
 def _longest(values: Values) -> int | None:
-    text = values.text("max-model-len")
-    return None if text in (None, "auto", "-1") else values.whole("max-model-len")
+    given = values.given("max-model-len") and not fits_memory(values)
+    return values.whole("max-model-len") if given else None
 
 
 def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
@@ -208,7 +208,10 @@ def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
             yield Line("model.weights_gib", size, told)
 
 
-def _scheduling(values: Values, known: Known, limits: StepLimits) -> Iterator[Line]:
+def _scheduling(values: Values, known: Known, limits: StepLimits, longest: int) -> Iterator[Line]:
+    if not fits_memory(values):
+        told = "--max-model-len" if values.given("max-model-len") else "the model's"
+        yield Line("engine.max_model_len", longest, told)
     yield Line("engine.max_num_seqs", *limits.seqs)
     yield Line("engine.max_num_batched_tokens", *limits.tokens)
     threshold = values.whole("long-prefill-token-threshold") or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kvsweep.sizing.settings import Served
-from kvsweep.vllm_command.step_limits import performance_mode
+from kvsweep.vllm_command.step_limits import fits_memory, performance_mode
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
@@ -47,11 +47,8 @@ def notes_of(
         yield "instances of a mixture of experts wait for each other in each step, here they do not"
         if estimated and served.asked.pp > 1:
             yield "the estimate of the blocks takes each instance to have all experts, not a part"
-    longest = served.limits.max_model_len
-    if values.text("max-model-len") in ("auto", "-1"):
+    if fits_memory(values):
         yield "--max-model-len auto: the server takes what fits its memory, here all are served"
-    else:
-        yield f"longer requests than {longest:,} tokens are refused by the server, here served"
     if performance_mode(values) == "interactivity":
         yield "step times do not know of --performance-mode interactivity"
     if own := [name for name in command.variables if name.startswith("VLLM_")]:

@@ -82,6 +82,10 @@ def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> 
         if scheduled < seqs[0]:
             few = f"{scheduled:,}, fewer than the {seqs[0]:,} requests that run, is not simulated"
             raise values.problem("max-num-scheduled-tokens", few)
+        if whole and scheduled < longest:
+            few = f"{scheduled:,}, fewer than the {longest:,} tokens of the longest request"
+            told = f"{few}, is not simulated without chunked prefill"
+            raise values.problem("max-num-scheduled-tokens", told)
         tokens = scheduled, "--max-num-scheduled-tokens"
     return StepLimits(tokens, seqs, *room)
 
@@ -116,6 +120,11 @@ def _usual(values: Values, gpu: Gpu) -> Defaults:
         tokens = BATCHED_DP_TOKENS
     twice = 2 if performance_mode(values) == "throughput" else 1
     return Defaults(twice * seqs, twice * tokens)
+
+
+def fits_memory(values: Values) -> bool:
+    """Return whether vLLM takes requests as long as its memory has room for."""
+    return values.text("max-model-len") in ("auto", "-1")
 
 
 def performance_mode(values: Values) -> str | None:

@@ -2,6 +2,7 @@
 
 import random
 
+import explicit_traces
 import pytest
 import strategies
 import twin
@@ -12,6 +13,7 @@ from kvsweep.policies import (
     Eviction,
     Offload,
     Priority,
+    RequestStatus,
     Routing,
     Scheduler,
     Scorer,
@@ -114,3 +116,45 @@ def test_kernel_equals_twin_on_longer_traces(block):
             random.Random(seed), 60, closed_loop=True, asynchronous=True, beyond=True
         )
         assert (seed, list(twin.differences(trace))) == (seed, [])
+
+
+def limited(trace, rng):
+    """Let the engine of a trace refuse its longest requests."""
+    engine = trace["scenario"]["engine"]
+    pools = trace["scenario"]["cluster"].get("pools", [])
+    totals = [sum(n for _, n in row["prompt"]) + row["output"][1] for row in trace["requests"]]
+    own = [pool.get("max_model_len", 1) for pool in pools]
+    least = max(engine["long_prefill_token_threshold"], *own, 1)
+    engine["max_model_len"] = max(rng.choice(totals) + rng.choice([0, -1]), least)
+    if not engine["enable_chunked_prefill"]:
+        for step in [engine, *pools]:
+            if "max_num_batched_tokens" in step:
+                budget = max(step["max_num_batched_tokens"], engine["max_model_len"])
+                step["max_num_batched_tokens"] = budget
+    return trace
+
+
+FAMILIES = {
+    "plain": lambda rng: strategies.random_trace(rng, 20, closed_loop=True, beyond=True),
+    "async": lambda rng: strategies.random_trace(rng, 20, asynchronous=True),
+    "vLLM's tier": lambda rng: strategies.random_trace(rng, 20, offload=True, asynchronous=True),
+    "groups": lambda rng: explicit_traces.random_trace(rng, ("groups",), 20, closed_loop=True),
+    "pools": lambda rng: explicit_traces.random_trace(rng, ("pools",), 20),
+    "roles": lambda rng: explicit_traces.random_trace(rng, ("roles",), 20),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_requests_longer_than_the_engine_takes_are_dropped(family):
+    dropped = 0
+    for seed in range(40):
+        rng = random.Random(f"{family}/{seed}")
+        trace = limited(FAMILIES[family](rng), rng)
+        assert (seed, list(twin.differences(trace))) == (seed, [])
+        longest = trace["scenario"]["engine"]["max_model_len"]
+        status = twin.run_kernel(trace).outputs.request_status
+        for number, row in enumerate(trace["requests"]):
+            if sum(n for _, n in row["prompt"]) + row["output"][1] > longest:
+                assert status[number] != RequestStatus.COMPLETED
+                dropped += status[number] == RequestStatus.DROPPED_UNSERVABLE
+    assert dropped > 40

@@ -52,17 +52,18 @@ class Engine:
             raise ValueError("engine.async_scheduling: no rule for urgent preemption")
         if self.drafts and self.pipeline_parallel_size > 1 and not self.async_scheduling:
             raise ValueError("engine.speculative: no rule for a synchronous pipeline")
-        if self.drafts and not self.enable_chunked_prefill:
-            raise ValueError("engine.speculative: no rule where vLLM cuts drafts at its limit")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
-        longest = self.max_model_len or inf
-        if not self.enable_chunked_prefill:
-            longest = min(longest, self.max_num_batched_tokens)
-            if (self.max_model_len or 0) > longest:
-                raise ValueError("engine.max_model_len does not fit into a step")
-        if self.long_prefill_token_threshold > longest:
+        if (self.max_model_len or 0) > self.longest:
+            raise ValueError("engine.max_model_len does not fit into a step")
+        if self.long_prefill_token_threshold > self.longest:
             raise ValueError("engine.long_prefill_token_threshold is more than a longest request")
+
+    @property
+    def longest(self):
+        """Tokens of the longest request, output included; without chunks it fits into a step."""
+        step = inf if self.enable_chunked_prefill else self.max_num_batched_tokens
+        return min(self.max_model_len or inf, step)
 
     @property
     def depth(self):

@@ -289,3 +289,18 @@ def test_the_size_of_a_cpu_tier_holds_the_blocks_that_were_simulated(
     asked = serve(load_model(model), Asked(tp=tp), None)
     chunk = cpu_chunk(max(layout(asked).block_bytes), cpu_copies(asked.model, tp, 1), factor)
     assert int(size * 2**30) // chunk == blocks
+
+
+def test_the_longest_request_of_the_engine_is_told(tmp_path):
+    engine = "[engine]\nmax_model_len = {}\n"
+    assert "--max-model-len 9000 " in served_by(tmp_path, LATENCY + engine.format(9000)).command
+    few = f"{LATENCY}[cache]\ngpu_blocks = 500\n"
+    assert "--max-model-len 8000 " in served_by(tmp_path, few + engine.format(9000)).command
+    unknown = "[latency]\nbeta = [1000, 10, 5]\n"
+    assert "--max-model-len 9000 " in served_by(tmp_path, unknown + engine.format(9000)).command
+    usual = served_by(tmp_path, f"{LATENCY}[cache]\ngpu_blocks = 9000\n" + engine.format(131072))
+    assert "--max-model-len" not in usual.command
+    model = '[model]\npreset = "llama-3.1-8b"\n[cache]\ngpu_blocks = {}\n' + engine.format(9000)
+    assert start_text(make_sweep(tmp_path, BASE + LATENCY + model.format(600))) is None
+    told = start_text(make_sweep(tmp_path, BASE + LATENCY + model.format(500)))
+    assert told.startswith("vLLM must be told --max-model-len 8,000, or")

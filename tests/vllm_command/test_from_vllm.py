@@ -56,6 +56,7 @@ def test_defaults_are_those_of_the_gpu():
     assert keys(taken()) == {
         "model.preset": "llama-3.1-8b",
         "model.gpu": "h100",
+        "engine.max_model_len": 131072,
         "engine.max_num_seqs": 1024,
         "engine.max_num_batched_tokens": 8192,
         "engine.async_scheduling": True,
@@ -273,7 +274,6 @@ def test_what_is_not_in_the_numbers_is_told():
     assert "step times do not know of --attention-backend" in notes
     assert "without effect here: --port" in notes
     assert "usable blocks, estimated" in notes
-    assert "longer requests than 131,072 tokens are refused by the server" in notes
     known = " | ".join(taken("--enforce-eager --num-gpu-blocks-override 500").notes)
     assert "estimate" not in known
     assert "step times do not know of --enforce-eager" in known
@@ -421,7 +421,8 @@ def test_names_cannot_write_lines_of_their_own(tmp_path):
         "",
         "-tp 2 --max-num-seqs 64 --no-async-scheduling --watermark 0.1",
         "--kv-cache-dtype fp8 --block-size 32 --scheduling-policy priority",
-        "--num-gpu-blocks-override 4001 --no-enable-prefix-caching --no-scheduler-reserve-full-isl",
+        "--num-gpu-blocks-override 4001 --no-enable-prefix-caching --no-scheduler-reserve-full-isl "
+        "--max-model-len 64000",
         "--long-prefill-token-threshold 512 --no-enable-chunked-prefill --max-model-len 2048 "
         "--num-gpu-blocks-override 4001",
     ],
@@ -719,3 +720,16 @@ def test_a_pipeline_of_the_older_runner_is_synchronous(option):
 def test_a_pipeline_is_asynchronous_whoever_runs_it():
     assert keys(taken("-pp 2 --ubatch-size 1"))["engine.async_scheduling"] is True
     assert keys(taken("-pp 2 --distributed-executor-backend ray"))["engine.async_scheduling"]
+
+
+def test_the_longest_request_of_the_server_is_that_of_the_sweep():
+    drafts = "--spec-method eagle3 --spec-model x --spec-tokens 3"
+    found = taken(f"--max-model-len 8k {drafts}", acceptance=(0.5,))
+    assert "max_model_len = 8000 # --max-model-len\n" in found.text
+    assert "max_model_len = 131072 # the model's\n" in taken().text
+    fits = taken("--max-model-len auto")
+    assert "engine.max_model_len" not in keys(fits)
+    assert "the server takes what fits its memory" in " ".join(fits.notes)
+    whole = "--no-enable-chunked-prefill --max-model-len 2048"
+    with pytest.raises(InputError, match="fewer than the 2,048 tokens of the longest request, is"):
+        taken(f"{whole} --max-num-seqs 64 --max-num-scheduled-tokens 1024")

@@ -71,7 +71,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
 
 
 def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
-    longest = LONGEST if scenario.enable_chunked_prefill else scenario.max_num_batched_tokens
+    longest = scenario.longest or LONGEST
     settings = {
         "max_num_seqs": scenario.max_num_seqs,
         "max_num_batched_tokens": scenario.max_num_batched_tokens,
@@ -192,6 +192,7 @@ def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
             scheduler.max_num_scheduled_tokens,
             scenario.max_num_batched_tokens,
         ),
+        "max_model_len": (scheduler.max_model_len, scenario.longest or LONGEST),
         "speculative.tokens": (scheduler.num_spec_tokens, scenario.drafts),
     }
     stages = scenario.pipeline_parallel_size

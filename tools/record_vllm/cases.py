@@ -12,9 +12,10 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pipeline", "pipeline-state", "pipeline-spec"),
+    *("pipeline", "pipeline-state", "pipeline-spec", "spec-longest"),
 )
-"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
+"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode;
+`spec-longest` drafts that vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -32,7 +33,7 @@ _MIXES = (
 
 
 # Synchronous about half of the time.
-_EITHER = ("offload", "state", "state-spec", "pd", "pipeline", "pipeline-state")
+_EITHER = ("offload", "state", "state-spec", "pd", "pipeline", "pipeline-state", "spec-longest")
 
 
 @dataclass
@@ -68,6 +69,8 @@ def make_case(feature: str, seed: int) -> Document:
         _group(draft)
     if "state" in draft.features:
         _keep_states(draft)
+    if "longest" in draft.features:
+        _limit(draft)
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
@@ -167,6 +170,50 @@ def _speculate(draft: _Draft) -> None:
     draft.tags.append(f"{engine['speculative']['method']} {tokens}")
 
 
+def _limit(draft: _Draft) -> None:
+    """Let many requests end near the longest that the engine takes, and some be too long."""
+    r, engine = draft.random, draft.engine
+    kind = r.random()
+    if kind < 0.2:
+        _group(draft)
+    elif kind < 0.35:
+        _keep_states(draft)
+        draft.cache["block_size"] = max(draft.block_size, 8)
+    drafts = engine["speculative"]["tokens"]
+    tokens = sorted(_tokens(request) for request in draft.requests)
+    longest = tokens[-1 - r.randrange(len(tokens) // 8 + 1)] + r.choice([0, 0, 0, 1, drafts])
+    engine["max_model_len"] = max(longest, engine["long_prefill_token_threshold"], drafts + 3)
+    for request in draft.requests:
+        room = engine["max_model_len"] - _tokens(request) - r.randrange(2 * drafts + 1)
+        if room > 0 and r.random() < 0.6:
+            request["output"][1] += room
+    _repeat_long_prompt(draft)
+    if kind > 0.85:
+        engine["enable_chunked_prefill"] = False
+        engine["long_prefill_token_threshold"] = 0
+        needed = max(engine["max_model_len"], engine["max_num_batched_tokens"])
+        engine["max_num_batched_tokens"] = needed
+        if r.random() < 0.3:  # the step's budget is the longest then
+            del engine["max_model_len"]
+            draft.tags.append("whole prompts")
+    draft.tags.append(f"at most {engine.get('max_model_len', 'a step')}")
+
+
+def _repeat_long_prompt(draft: _Draft) -> None:
+    """Let requests have one long prompt, of which the others need to compute but one token."""
+    r, longest = draft.random, draft.engine["max_model_len"]
+    near = longest - 1 - r.randrange(draft.engine["speculative"]["tokens"] + 3)
+    prompt = near // draft.block_size * draft.block_size + 1
+    if not 1 <= prompt < longest:
+        return
+    segments = [s for request in draft.requests for s in (*request["prompt"], request["output"])]
+    content = 1 + max(segment for segment, _ in segments)
+    for request in r.sample(draft.requests, min(6, len(draft.requests))):
+        request["prompt"] = [[content, prompt]]
+        request["output"] = [request["output"][0], longest - prompt - r.randrange(longest - prompt)]
+    draft.tags.append("repeated")
+
+
 def _group(draft: _Draft) -> None:
     r, size = draft.random, draft.block_size
     window = r.choice([size, 2 * size, 3 * size + 1, 4 * size, 8 * size, 5])
@@ -224,6 +271,7 @@ def _blocks(draft: _Draft, request: dict[str, Any]) -> int:
     """Return the blocks that a request needs in all groups."""
     drafts = draft.engine.get("speculative", {}).get("tokens", 0)
     tokens = _tokens(request) - 1 + 2 * drafts
+    tokens = min(tokens, draft.engine.get("max_model_len", tokens))
     steps = draft.engine.get("pipeline_parallel_size", 1) + ("async" in draft.features)
     in_flight = draft.engine["max_num_batched_tokens"] * steps
     total = 0

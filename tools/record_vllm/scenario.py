@@ -74,6 +74,7 @@ class Scenario:
 
     max_num_seqs: int
     max_num_batched_tokens: int
+    max_model_len: int | None
     long_prefill_token_threshold: int
     enable_chunked_prefill: bool
     enable_prefix_caching: bool
@@ -125,13 +126,19 @@ class Scenario:
         if not self.is_short_enough(prompt_tokens, output_tokens):
             return False
         tokens = prompt_tokens + output_tokens - 1 + 2 * self.drafts
+        tokens = min(tokens, self.longest or tokens)
         needed = sum(self._blocks_of(group, tokens) for group in self.groups)
         return needed <= self.gpu_blocks
 
     def is_short_enough(self, prompt_tokens: int, output_tokens: int) -> bool:
         """Whether a request is no longer than vLLM's limit: without chunks, a step."""
-        longest = self.max_num_batched_tokens
-        return self.enable_chunked_prefill or prompt_tokens + output_tokens <= longest
+        return self.longest is None or prompt_tokens + output_tokens <= self.longest
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest request; without chunks those of a step, if nothing is given."""
+        whole = None if self.enable_chunked_prefill else self.max_num_batched_tokens
+        return self.max_model_len or whole
 
     def _blocks_of(self, group: Group, tokens: int) -> int:
         blocks = ceil_div(tokens, self.block_size)
@@ -190,9 +197,13 @@ def _engine(engine: Section) -> dict[str, Any]:
         tokens = section.integer("tokens", REQUIRED, 1, MOST_DRAFTS)
         speculative = Speculation(tokens, section.choice("method", REQUIRED, ["draft", "eagle"]))
         section.close()
+    longest = engine.get("max_model_len", None)
+    if longest is not None:
+        longest = engine.integer("max_model_len", REQUIRED, 1, MAX_TOKENS)
     return {
         "max_num_seqs": engine.integer("max_num_seqs", 256, 1, MAX_SEQS),
         "max_num_batched_tokens": engine.integer("max_num_batched_tokens", 2048, 1, MAX_TOKENS),
+        "max_model_len": longest,
         "long_prefill_token_threshold": engine.integer(
             "long_prefill_token_threshold", 0, 0, MAX_TOKENS
         ),
@@ -258,6 +269,12 @@ def _check_combination(scenario: Scenario) -> None:
         raise InputError(
             f"scenario.engine.max_num_batched_tokens: {scenario.max_num_batched_tokens} is less "
             f"than max_num_seqs, {scenario.max_num_seqs}"
+        )
+    longest = scenario.longest
+    if not scenario.enable_chunked_prefill and (longest or 0) > scenario.max_num_batched_tokens:
+        raise InputError(
+            f"scenario.engine.max_model_len: {longest} is more than max_num_batched_tokens, "
+            "which vLLM refuses without chunked prefill"
         )
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")

@@ -13,6 +13,7 @@ from ..tally import log_event
 from .aligning import aligned_with, is_fresh
 from .deciding import call_off
 from .handoff import count_query, pull
+from .longest import may_pad, with_places
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
@@ -24,16 +25,16 @@ from .walking import schedule
 
 
 @leaf
-def room_for(inp, ws, lane, inst, state, s, start, tokens, had, unused):
+def room_for(inp, ws, lane, inst, state, s, start, end, had, unused):
     """Return the blocks that are left of the free ones by an admission, negative if it must wait.
 
-    Of `start` tokens on it computes up to `tokens`; its tables have `had` blocks each, of which
+    Of `start` tokens on it computes up to `end`; its tables have `had` blocks each, of which
     nobody uses `unused`. With the reservation there must be room for all that it knows too.
     """
     room = inst["free"] - unused
     if inst["running"] > 0:
         room -= lane["watermark"]
-    need = max(blocks_for(lane, tokens) - had, 0) * groups_of(lane)
+    need = max(blocks_for(lane, with_places(lane, end)) - had, 0) * groups_of(lane)
     reserved = np.int64(0)
     if lane["reserve_full_prompt"]:
         known = blocks_for(lane, np.int64(state["known"]))
@@ -42,7 +43,7 @@ def room_for(inp, ws, lane, inst, state, s, start, tokens, had, unused):
         if lane["states"]:
             reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
     if lane["states"]:  # after the reservation: it notes what the chunk keeps
-        need += states_needed(ws, lane, state, s, start, tokens - lane["drafts"], had)
+        need += states_needed(ws, lane, state, s, start, end, had)
     return room - max(need, reserved)
 
 
@@ -64,7 +65,7 @@ def _tokens_of(lane, inst, engine, state, computed, alone):
     tokens = state["known"] - computed
     room = min(inst["budget"], engine["input"] - lane["slot"])
     padded = False
-    if lane["drafts"] > 0 and tokens == 1 and not engine["splits"]:
+    if lane["drafts"] > 0 and tokens == 1 and not engine["splits"] and may_pad(lane, computed):
         padded = engine["walked"] > 0 or computed > 0
     if padded:
         tokens += lane["drafts"]
@@ -101,7 +102,7 @@ def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, pa
 def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
     """Let an admitted request have the blocks of this step; cache those that it fills."""
     request = inp.requests[lane["request_lo"] + r]
-    blocks = blocks_for(lane, computed + tokens + lane["drafts"])
+    blocks = blocks_for(lane, with_places(lane, computed + tokens))
     if blocks > state["blocks"]:
         grow(ws, lane, inst, tally, state, blocks, r >= lane["warmup"])
     take_states(ws, lane, inst, tally, state, s, computed + tokens, r >= lane["warmup"])
@@ -129,11 +130,10 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
     state["computed"] = computed
     tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
-    end = computed + tokens + lane["drafts"]
     if tokens == 0:
         return False, False
     had = np.int64(state["blocks"])
-    if room_for(inp, ws, lane, inst, state, s, computed, end, had, 0) < 0:
+    if room_for(inp, ws, lane, inst, state, s, computed, computed + tokens, had, 0) < 0:
         inst["shortages"] += 1
         return False, False
     if computed == 0:  # of a prompt of one token; then vLLM looks it up and counts it once more
@@ -194,8 +194,7 @@ def _admit_head(
         tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
     if tokens == 0:
         return False
-    end = computed + tokens + lane["drafts"]
-    room = room_for(inp, ws, lane, inst, state, s, computed, end, hits, unused)
+    room = room_for(inp, ws, lane, inst, state, s, computed, computed + tokens, hits, unused)
     if _refuses(inp, ws, lane, inst, engine, r, state, room, hits):
         return False
     blocks = unused + used

@@ -40,7 +40,7 @@ def _apply_pool(own, pool):
     own["gpu_blocks"] = pool["gpu_blocks"]
     own["watermark"] = pool["watermark"]
     own["max_num_seqs"] = pool["max_num_seqs"]
-    own["longest"] = pool["longest"]
+    own["longest"] = min(own["longest"], pool["longest"])
     own["max_tokens"] = pool["max_tokens"]
     _apply_step_times(own, pool)
     own["routing"] = pool["routing"]

@@ -7,6 +7,7 @@ from ...records import PREFILL
 from ..scheduling.admit import deadline
 from ..scheduling.holders import LOADING
 from .leases import beats
+from .longest import cuts_nothing
 from .refused import evicts_hit
 from .slots import FAR
 from .states import keeps_states
@@ -58,7 +59,7 @@ def decodes(lane, engine, request, state):
     if lane["drafts"] > 0:
         alike = alike and state["drafts"] == lane["drafts"] and state["release_at"] == FAR
         alike = alike and state["computed"] >= state["frontier"]
-        return alike and _may_wait_to_cache(lane, request, state)
+        return alike and cuts_nothing(lane, state) and _may_wait_to_cache(lane, request, state)
     alike = alike and state["room"] - state["computed"] < lane["block_size"]
     return alike and state["computed"] - state["flight"] <= state["release_at"]
 

@@ -13,6 +13,7 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import depth
 from . import block_records
+from .longest import longest_of, with_places
 from .refused import wake_for
 from .slots import FAR, groups_of, key_of, slot_of
 from .states import (
@@ -179,8 +180,9 @@ def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, meas
     if lane["states"]:
         leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
         states = states_needed(ws, lane, state, s, np.int64(state["computed"]), end, 0)
-    if end + lane["drafts"] > state["room"] or states > 0:
-        blocks = max(blocks_for(lane, end + lane["drafts"]), np.int64(state["blocks"]))
+    places = with_places(lane, end)
+    if places > state["room"] or states > 0:
+        blocks = max(blocks_for(lane, places), np.int64(state["blocks"]))
         if (blocks - state["blocks"]) * groups_of(lane) + states > inst["free"]:
             return False
         grow(ws, lane, inst, tally, state, blocks, measured)
@@ -229,7 +231,10 @@ def capped(inp, lane, group, blocks):
 def can_never_fit(inp, lane, request):
     """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3)."""
     most = request["prompt"] + request["output"] - 1
-    blocks = blocks_for(lane, most + 2 * lane["drafts"])
+    tokens = most
+    if lane["drafts"] > 0:
+        tokens = min(most + 2 * lane["drafts"], longest_of(lane))
+    blocks = blocks_for(lane, tokens)
     total = np.int64(0)
     for group in range(groups_of(lane)):
         total += capped(inp, lane, group, blocks)

@@ -11,6 +11,7 @@ from ..tally import log_event
 from ..time.windows import inside
 from .aligning import aligned
 from .batches import entry_at, scheduled_batch
+from .longest import left_to_longest
 from .stages import has_share
 from .tables import allocate, release_all, split
 
@@ -165,6 +166,8 @@ def _wanted(ws, lane, inst, engine, state, s, alone):
     tokens = np.int64(state["known"]) + state["drafts"] + waits - state["computed"]
     room = min(inst["budget"], engine["input"] - lane["slot"])
     tokens = chunk_of(lane, tokens, room, alone, True)
+    if lane["drafts"] > 0:
+        tokens = left_to_longest(lane, state, tokens)
     if lane["states"]:
         tokens = aligned(ws, lane, state, s, tokens, np.int64(state["computed"]))
     return tokens

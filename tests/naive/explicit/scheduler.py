@@ -103,15 +103,13 @@ class ExplicitScheduler(Scheduler):
 
     def servable(self, request):
         """Whether the request can ever finish here, alone."""
-        tokens = request.longest + 2 * self.engine.drafts
+        tokens = min(request.longest + 2 * self.engine.drafts, self.engine.longest)
         groups = range(len(self.tables.windows))
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
-        if request.longest + 1 > (self.engine.max_model_len or inf):
-            return False
         explicit = self.engine.drafts or self.tables.windows != [None]
-        longest = request.longest + bool(explicit)
-        return self.engine.enable_chunked_prefill or longest <= self.engine.max_num_batched_tokens
+        longest = request.longest + bool(explicit or self.engine.max_model_len)
+        return longest <= self.engine.longest
 
     def held_blocks(self, keys):
         """Return how many of `keys` a request that begins with them would hit, in all groups."""
@@ -145,6 +143,8 @@ class ExplicitScheduler(Scheduler):
         while k < len(self.running) and decision.room > 0:
             request = self.running[k]
             n = min(decision.capped(request.uncomputed + request.drafts), decision.room)
+            if self.engine.drafts:
+                n = min(n, self.engine.longest - 1 - request.computed)
             n = self.tables.split(request, n, request.computed)
             if request.last_token_in_flight or self.calls < request.eligible or n == 0:
                 k += 1
@@ -256,8 +256,11 @@ class ExplicitScheduler(Scheduler):
         """
         if not self.engine.drafts or n != 1 or decision.prefills_go_on:
             return False
+        computed = request.computed + local
+        if computed + 1 + self.engine.drafts >= self.engine.longest:
+            return False
         running = len(decision.scheduled) > len(decision.admitted)
-        return running or request.computed + local > 0
+        return running or computed > 0
 
     def _use_load(self, request):
         """Publish what was pulled; the last known token is computed in any case."""

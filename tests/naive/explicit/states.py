@@ -138,7 +138,7 @@ class StateTables(Tables):
         for group, table in enumerate(request.tables):
             found = hits[group]
             if not self.states[group]:
-                needed += max(self.blocks_for(tokens) - len(table) - len(found), 0)
+                needed += max(self.places_for(tokens) - len(table) - len(found), 0)
             elif not self.caching:
                 needed += 0 if table else 1 + self.drafts
             elif found and self.pool.key[found[-1]] in self.fresh:
@@ -166,7 +166,7 @@ class StateTables(Tables):
         """Take blocks until each table holds `tokens`: of states those where a chunk ends."""
         taken = 0
         for group, table in enumerate(request.tables):
-            want = self.blocks_for(tokens)
+            want = self.places_for(tokens)
             if self.states[group]:
                 want = 1 + self.drafts
                 if self.caching:

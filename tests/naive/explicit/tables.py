@@ -10,6 +10,8 @@ class Tables:
     ----------
     windows : list of int or None
         Per group; None: full attention.
+    longest : int or float
+        Tokens of the longest request; beyond it no token has a place.
     in_flight_tokens : int
         Tokens that batches on their way may hold at once.
     window_freed : int
@@ -21,6 +23,7 @@ class Tables:
         self.block_size = cache.block_size
         self.caching = engine.enable_prefix_caching
         self.windows = cache.windows
+        self.longest = engine.longest
         self.in_flight_tokens = engine.depth * engine.max_num_batched_tokens
         self.window_freed = 0
 
@@ -46,6 +49,10 @@ class Tables:
     def blocks_for(self, tokens):
         return -(-tokens // self.block_size)
 
+    def places_for(self, tokens):
+        """Return the blocks that have places for so many tokens, drafts to come among them."""
+        return self.blocks_for(min(tokens, self.longest))
+
     def most(self, group, tokens):
         """Return the most blocks that a group plans for a request of so many tokens."""
         window = self.windows[group]
@@ -67,7 +74,7 @@ class Tables:
         """
         needed = 0
         for group, table in enumerate(request.tables):
-            want = self.most(group, tokens) if capped else self.blocks_for(tokens)
+            want = self.most(group, tokens) if capped else self.places_for(tokens)
             if table:
                 needed += max(want - len(table), 0)
                 continue
@@ -105,7 +112,7 @@ class Tables:
         """Take blocks until each table holds `tokens`; return how many."""
         taken = 0
         for table in request.tables:
-            more = max(self.blocks_for(tokens) - len(table), 0)
+            more = max(self.places_for(tokens) - len(table), 0)
             table.extend(self.pool.take(more))
             taken += more
         return taken
