@@ -164,7 +164,7 @@ def replay_requests(
 def _load(
     source: str | Path | Mapping[str, Any], overrides: Sequence[str], read: Sequence[str]
 ) -> tuple[Scenario, Trace]:
-    if not isinstance(source, Mapping) and Path(source).suffix == ".toml":
+    if not isinstance(source, Mapping) and Path(source).suffix.lower() == ".toml":
         if read:
             raise InputError("--read: says how a trace is read, which a sweep does itself")
         return _load_cell(Path(source), overrides)

@@ -156,6 +156,8 @@ def test_a_cell_of_a_sweep_is_replayed_and_several_are_refused(sweep):
         run_replay(sweep)
     with pytest.raises(InputError, match="which a sweep does itself"):
         run_replay(sweep, CELL, ["format=csv"])
+    loud = sweep.rename(sweep.with_suffix(".TOML"))
+    assert len(timeline_of(run_replay(loud, CELL)).rows) == 20
 
 
 def test_rules_without_a_log_of_decisions_are_refused(sweep):

@@ -172,7 +172,7 @@ def _without_search(store: Where, given: dict[str, Any]) -> dict[str, Any]:
         if key not in known and value not in (None, ()):
             option = "--set" if key == "settings" else f"--{key.replace('_', '-')}"
             raise InputError(f"{option}: only with --search, in a sweep file")
-    if store.suffix == ".toml":
+    if store.suffix.lower() == ".toml":
         raise InputError(f"{store}: is a sweep, not a store; --search looks for its cliff")
     return {key: given[key] for key in known}
 
