@@ -263,3 +263,61 @@ def test_a_base_that_differs_for_one_policy_is_told_with_it(tmp_path):
     found = kvsweep.compare(one, more, "e2e_p99_ms")
     assert [(d.key, d.a, d.b) for d in found.differing] == [("workload.requests", 20, 30)]
     assert not found.same_requests
+
+
+def drawn(*ranges, seeds=2, method="sobol"):
+    head = TEXT[: TEXT.index("[grid]")] + f"[design]\nmethod = '{method}'\nsamples = 4\n"
+    axes = f"[grid]\npolicy = ['small', 'base']\nseed = {{ count = {seeds} }}\n"
+    return "\n".join([head, *ranges, axes])
+
+
+RANGES = (
+    '"workload.rate" = { from = 20.0, to = 160.0 }',
+    '"engine.max_num_seqs" = { from = 20, to = 256 }',
+)
+MOVED = r"design\.ranges\.{} is parameter 1 in {}, 2 in {}, which makes other points"
+
+
+@pytest.mark.parametrize("method", ["sobol", "latin-hypercube", "saltelli"])
+def test_a_design_whose_parameters_are_in_another_order_is_another(tmp_path, method):
+    ds = run(tmp_path, drawn(*RANGES, method=method))
+    before = tree(tmp_path / "a.zarr")
+    said = MOVED.format(r"workload\.rate", "the store", "the sweep")
+    for options in ({}, {"extend": True}):
+        for seeds in (2, 3):
+            turned = drawn(*reversed(RANGES), seeds=seeds, method=method)
+            with pytest.raises(InputError, match=said):
+                run(tmp_path, turned, **options)
+    assert tree(tmp_path / "a.zarr") == before
+    other = run(tmp_path, drawn(*reversed(RANGES), method=method), out="b.zarr")
+    assert (other["rate"].values != ds["rate"].values).any()
+    with pytest.raises(InputError, match="the two designs have other points"):
+        kvsweep.compare(ds, other, "e2e_p99_ms")
+    same = [text.replace("{ from = 20, to = 256 }", "{ to = 256, from = 20 }") for text in RANGES]
+    again = run(tmp_path, drawn(*same, method=method))
+    assert not kvsweep.compare(ds, again, "e2e_p99_ms").differing
+
+
+def test_shares_of_designs_in_two_orders_are_not_mixed(tmp_path):
+    for k, ranges in enumerate((RANGES, RANGES[::-1]), 1):
+        run(tmp_path, drawn(*ranges, seeds=4), shard=f"{k}/2", out=f"{k}.zarr")
+    one, other = (
+        json.loads((tmp_path / f"{k}.zarr" / "zarr.json").read_text())["attributes"] for k in (1, 2)
+    )
+    assert one["identity"] != other["identity"]  # of parts, which may be copied
+    said = MOVED.format(r"engine\.max_num_seqs", r"2\.zarr", r"1\.zarr")
+    with pytest.raises(InputError, match=said):
+        kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+
+
+def test_axes_in_another_order_are_told_and_their_cells_taken_over(tmp_path):
+    axes = ['policy = ["small", "base"]', "seed = { count = 4 }"]
+    turned = TEXT.replace("\n".join(axes), "\n".join(reversed(axes)))
+    assert turned != TEXT
+    run(tmp_path)
+    said = r"grid\.policy is axis 1 in the store, 2 in the sweep; extend=True keeps its cells"
+    with pytest.raises(InputError, match=said):
+        run(tmp_path, turned)
+    run(tmp_path, turned, extend=True)
+    run(tmp_path, turned, out="b.zarr")
+    assert tree(tmp_path / "a.zarr") == tree(tmp_path / "b.zarr")

@@ -118,7 +118,10 @@ def _measure(ds: xr.Dataset, metric: str, name: str) -> xr.DataArray:
 def _check_designs(a: xr.Dataset, b: xr.Dataset) -> None:
     """Refuse to align points of different designs by their numbers."""
     designs = [sweep_of(ds).get("design") for ds in (a, b)]
-    if SAMPLE in a.dims and SAMPLE in b.dims and designs[0] != designs[1]:
+    # Points follow from the order of the parameters too, which dicts do not compare.
+    orders = [list((design or {}).get("ranges", ())) for design in designs]
+    other = designs[0] != designs[1] or orders[0] != orders[1]
+    if SAMPLE in a.dims and SAMPLE in b.dims and other:
         raise InputError(
             "sample: the two designs have other points, so that a number means another point in "
             "each; choose one of each, --at-a sample=N --at-b sample=N, or .sel() in Python"

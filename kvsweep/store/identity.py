@@ -80,7 +80,10 @@ def identity(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     """
     decides = {key: attributes[key] for key in (*OPTIONS, *DECIDING)}
     decides |= {key: attributes[key] for key in (TRACES, FILES) if key in attributes}
-    said = json.dumps([cells_only(attributes), decides, arrays], sort_keys=True)
+    cells = cells_only(attributes)
+    if "design" in cells:  # whose points follow from the order of its parameters, which is sorted
+        decides["parameters"] = list(cells["design"]["ranges"])
+    said = json.dumps([cells, decides, arrays], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 

@@ -33,10 +33,13 @@ def difference_of_sweeps(
         Folder that names of files are relative to, if it is known.
     """
     before, now = _comparable(there, wanted, folder)
+    cells = cells_only(there), cells_only(wanted)
+    axes = [list(one.get("grid", ())) for one in cells]
     difference = (
-        _moved_points(before, now, names)
+        _moved_points(*cells, names)
         or _beside_axes(before, now, [_parsed(of, "base") or {} for of in (there, wanted)], names)
         or _difference(before, now, names)
+        or _other_order(axes, names, "grid", "axis")
     )
     return difference and f"made from another sweep: {difference}"
 
@@ -84,10 +87,23 @@ def _moved_points(
 ) -> str:
     """Say what was another in a design of which no point stays; empty if that is not so."""
     designs = there.get("design"), here.get("design")
+    ranges = [list((design or {}).get("ranges", ())) for design in designs]
+    if moved := _other_order(ranges, called, "design.ranges", "parameter"):
+        return f"{moved}, which makes other points"
     if not all(design and design["method"] == "latin-hypercube" for design in designs):
         return ""
     difference = _difference(*designs, called, "design")
     return difference and f"{difference}: no point of a latin-hypercube stays as it was"
+
+
+def _other_order(keys: list[list[str]], called: tuple[str, str], table: str, what: str) -> str:
+    """Name the first key that has another place in a table of the same keys; empty if none has."""
+    first, second = keys
+    if first == second or sorted(first) != sorted(second):
+        return ""
+    moved = next(key for key, other in zip(first, second, strict=True) if key != other)
+    places = [order.index(moved) + 1 for order in keys]
+    return f"{table}.{moved} is {what} {places[0]} in {called[0]}, {places[1]} in {called[1]}"
 
 
 def _beside_axes(
