@@ -38,6 +38,9 @@ MAX_BLOCK_FACTOR = 2**16
 MAX_INSTANCES = 2**16
 """Engine instances of a cluster."""
 
+MAX_RESAMPLES = 10**6
+"""Resamples of a bootstrap: each takes a byte for every seed and 8 for every point of a curve."""
+
 MAX_NAME = 256
 """Characters of a name of a client or class."""
 

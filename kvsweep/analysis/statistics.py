@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import student
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_RESAMPLES
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.number[Any]]
@@ -54,6 +55,10 @@ def check_bootstrap(confidence: float, resamples: int) -> None:
     check_confidence(confidence)
     if resamples < 1:
         raise InputError(f"resamples: {resamples!r} is not a positive count (2000 is usual)")
+    if resamples > MAX_RESAMPLES:
+        raise InputError(
+            f"resamples: must be at most {MAX_RESAMPLES:,}, got {resamples:,} (2000 is usual)"
+        )
     needed = math.ceil(round(2.0 / (1.0 - confidence), 6))
     if resamples < needed:
         reached = max(0.0, math.floor(1e6 * (1.0 - 2.0 / resamples)) / 1e6)

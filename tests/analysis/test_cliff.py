@@ -300,6 +300,7 @@ def test_what_lies_outside_is_null_in_json():
         ({"along": "quantile"}, "fewer than two values"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"resamples": 0}, "positive count"),
+        ({"resamples": 10**15}, "at most 1,000,000, got 1,000,000,000,000,000"),
         ({"threshold": "0.05"}, "expected a number"),
         ({"threshold": None}, "expected a number"),
         ({"threshold": float("nan")}, "not a finite number"),
