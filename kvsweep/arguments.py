@@ -76,6 +76,11 @@ def _is_explored(value: Any) -> bool:
     return ARGUMENTS["sweep"].fits(value) or ARGUMENTS["ds"].fits(value)
 
 
+def _is_source(value: Any) -> bool:
+    # A dataset, as of `replay`, is a mapping too.
+    return _is_path(value) or (isinstance(value, Mapping) and not ARGUMENTS["ds"].fits(value))
+
+
 def _is_found(value: Any) -> bool:
     results = ("cliff", "front", "effects", "indices", "comparison", "ds")
     return any(ARGUMENTS[name].fits(value) for name in results)
@@ -127,7 +132,7 @@ ARGUMENTS: dict[str, Kind] = {
         lambda value: _is_list(value, _is_number) and len(value) == 2,
     ),
     "levels": Kind("a dict of numbers by name", _is_mapping_of_numbers),
-    "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
+    "source": Kind("a path or a dict", _is_source),
     "explored": Kind("what load_sweep(path) or open_results(path) returns", _is_explored),
     "found": Kind("what find_cliff, another analysis or open_results(path) returns", _is_found),
     # Where nothing is, nothing is found; but no system call takes a zero byte.
@@ -199,6 +204,8 @@ def _told(value: object) -> str:
     """Write an argument as Python has it, where `shown` writes what files have."""
     if value is None or isinstance(value, bool):
         return str(value)
+    if not isinstance(value, str) and "\n" in repr(value):  # datasets and other tables
+        return f"a {type(value).__name__}"
     return "a dict" if isinstance(value, dict) else shown(value)
 
 

@@ -197,5 +197,5 @@ def _commands(sources: Sequence[Source], missing: Sequence[int]) -> list[str]:
         f"`kvsweep grid SWEEP.toml --shard {share} --out {stores.get(share, 'STORE')}`"
         for share in first[:NAMED]
     ]
-    more = [f"and {len(first) - NAMED} more shards"] if len(first) > NAMED else []
+    more = [f"and {counted(len(first) - NAMED, 'more shard')}"] if len(first) > NAMED else []
     return [", ".join([*said, *more]) + " simulates " + ("it" if len(missing) == 1 else "them")]

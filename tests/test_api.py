@@ -202,3 +202,12 @@ def test_messages_name_overrides_to_python(folder, overrides, message):
         kvsweep.load_sweep(folder / "small.toml", overrides)
     assert message in str(told.value)
     assert "--set" in told.value.for_command
+
+
+def test_a_dataset_is_no_trace(folder):
+    """A dataset is a mapping, and is told by its kind rather than by its tables."""
+    ds = kvsweep.open_results(folder / "results" / "small.zarr")
+    for function in (kvsweep.replay, kvsweep.plot.plot_timeline, kvsweep.plot.timeline_page):
+        with pytest.raises(kvsweep.InputError) as told:
+            function(ds)
+        assert str(told.value) == "source: expected a path or a dict, got a Dataset"

@@ -124,6 +124,13 @@ def test_missing_tasks_are_named_and_how_to_run_them(sweep):
     assert not Path("merged.zarr").exists()
 
 
+def test_of_many_missing_shares_some_are_named(sweep):
+    shares(sweep, 8)
+    for given, more in (("34", "and 1 more shard sim"), ("3", "and 2 more shards sim")):
+        with pytest.raises(InputError, match=more):
+            kvsweep.merge([f"{k}.zarr" for k in given], out="merged.zarr")
+
+
 def test_a_share_that_was_cut_short_is_named_with_its_store(sweep):
     shares(sweep, 3)
     next(f for f in sorted(Path("2.zarr/status/parts").iterdir()) if f.name.isdecimal()).unlink()

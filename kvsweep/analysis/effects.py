@@ -93,7 +93,8 @@ def factorial_effects(
         )
     chosen = [name for name in named if array.sizes[name] > 1]
     if not chosen:
-        none = f"none of {', '.join(named)} has two levels" if named else "there is no axis"
+        none = f"none of {', '.join(named)} has two levels" if named else "none is named"
+        none = none if axes else "there is no axis"
         raise InputError(f"factors: {none}; effects are differences between values of an axis")
     others = [name for name in axes if name not in chosen]
 
@@ -196,7 +197,7 @@ def joint_effects(
     statistics.check_confidence(confidence)
     array = variables.get(ds, metric)
     axes = _axes(ds, array)
-    others = [name for name in axes if name != _known_axis(over, axes)]
+    others = [name for name in axes if name != _known_axis(over, axes, "joint")]
     levels = np.asarray(array[over].values).tolist()
     if not designs:
         raise InputError("joint: no design; name at least one BASE,A,B,AB")
@@ -223,11 +224,11 @@ def _axes(ds: xr.Dataset, array: xr.DataArray) -> list[str]:
     return [name for name in variables.swept(ds) if name != "seed" and name in array.dims]
 
 
-def _known_axis(name: str, axes: list[str]) -> str:
+def _known_axis(name: str, axes: list[str], asked: str = "factors") -> str:
     """Return `name` if it is one of `axes`."""
     if name not in axes:
         hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
-        raise InputError(f"factors: no axis {name!r}{hint}")
+        raise InputError(f"{asked}: no axis {name!r}{hint}")
     return name
 
 

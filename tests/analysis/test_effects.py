@@ -241,6 +241,7 @@ def test_the_result_is_plain_json():
     [
         ({"metric": "ttft_maen_ms"}, "did you mean 'ttft_mean_ms'"),
         ({"factors": ["sheduler"]}, "factors: no axis 'sheduler'; did you mean 'scheduler'"),
+        ({"factors": []}, "factors: none is named; effects are differences"),
         ({"factors": ["seed"]}, "no axis 'seed'; one of: scheduler, routing, gpu_blocks"),
         ({"factors": ["routing", "routing"]}, "name each axis once"),
         ({"order": 0}, "order: 0 is not a positive count"),
@@ -265,7 +266,7 @@ def test_without_any_factor_of_two_levels_there_are_no_effects():
         ("base,a,b", "policy", "'base,a,b' does not name four levels BASE,A,B,AB"),
         ("base,a,b,a", "policy", "does not name four levels"),
         ("base,a,b,boht", "policy", "no level 'boht' of policy; did you mean 'both'"),
-        ("base,a,b,both", "polcy", "no axis 'polcy'; did you mean 'policy'"),
+        ("base,a,b,both", "polcy", "joint: no axis 'polcy'; did you mean 'policy'"),
     ],
 )
 def test_bad_designs_are_one_line(design, over, words):
