@@ -321,3 +321,38 @@ def test_axes_in_another_order_are_told_and_their_cells_taken_over(tmp_path):
     run(tmp_path, turned, extend=True)
     run(tmp_path, turned, out="b.zarr")
     assert tree(tmp_path / "a.zarr") == tree(tmp_path / "b.zarr")
+
+
+SCORERS = ("queue-depth = 1", "kv-utilization = 2", "load-balance = 3")
+
+
+def weighted(scorers, which="base", seeds=2):
+    """A sweep with such scorers of the base, of its second policy, or of the base for that one."""
+    given = f"cluster.scorers = {{ {', '.join(scorers)} }}\n"
+    other = "cluster.scorers = { kv-pressure = 1 }\n"
+    base, first, second = {
+        "base": (given, "", ""),
+        "second": (other, "", given),
+        "hidden": (given, other, ""),
+    }[which]
+    text = TEXT.replace("count = 4", f"count = {seeds}")
+    text = text.replace("[policies.small]\n", f"[policies.small]\n{first}")
+    text = text.replace("[policies.base]\n", f"[policies.base]\n{second}")
+    return f'cluster.instances = 2\ncluster.routing = "weighted"\n{base}{text}'
+
+
+@pytest.mark.parametrize(
+    ("which", "table"),
+    [("base", "scenario"), ("second", r"policies\.base"), ("hidden", r"scenarios\.base")],
+)
+def test_scorers_in_another_order_add_up_otherwise_and_are_refused(tmp_path, which, table):
+    run(tmp_path, weighted(SCORERS, which))
+    said = rf"{table}\.cluster\.scorers\.queue-depth is scorer 1 in the store, 3 in the sweep, by "
+    turned = SCORERS[::-1]
+    for options, seeds in (({}, 2), ({"extend": True}, 2), ({"extend": True}, 3)):
+        with pytest.raises(InputError, match=said):
+            run(tmp_path, weighted(turned, which, seeds), **options)
+    run(tmp_path, weighted(turned, which), out="b.zarr")
+    found = [json.loads((tmp_path / f"{s}.zarr" / "zarr.json").read_text()) for s in "ab"]
+    assert found[0]["attributes"]["identity"] != found[1]["attributes"]["identity"]
+    run(tmp_path, weighted(SCORERS, which))

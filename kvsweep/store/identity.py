@@ -13,7 +13,7 @@ from kvsweep._version import __version__
 from kvsweep.errors import InputError
 from kvsweep.store.inputs import FILES, TRACES, sums_of_cells
 from kvsweep.store.refusals import FORMAT
-from kvsweep.store.unlike_sweeps import cells_only, difference_of_sweeps
+from kvsweep.store.unlike_sweeps import GRID, cells_only, difference_of_sweeps, orders
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -81,8 +81,9 @@ def identity(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     decides = {key: attributes[key] for key in (*OPTIONS, *DECIDING)}
     decides |= {key: attributes[key] for key in (TRACES, FILES) if key in attributes}
     cells = cells_only(attributes)
-    if "design" in cells:  # whose points follow from the order of its parameters, which is sorted
-        decides["parameters"] = list(cells["design"]["ranges"])
+    # Axes are in the arrays; of others `sort_keys` loses the order.
+    ordered = {table: keys for table, keys in orders(cells).items() if table != GRID and keys[1:]}
+    decides |= {"orders": ordered} if ordered else {}
     said = json.dumps([cells, decides, arrays], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,10 @@ from kvsweep.store.restoring import FOLDERS, scenarios_of
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto", "until", "size")
 NAMES = ("the store", "the sweep")
+
+GRID, DESIGN = "grid", "design.ranges"
+# Tables whose order decides something: what their keys are, and what another order makes.
+_ORDERED = {GRID: ("axis", ""), DESIGN: ("parameter", ", which makes other points")}
 
 
 def difference_of_sweeps(
@@ -33,13 +37,14 @@ def difference_of_sweeps(
         Folder that names of files are relative to, if it is known.
     """
     before, now = _comparable(there, wanted, folder)
-    cells = cells_only(there), cells_only(wanted)
-    axes = [list(one.get("grid", ())) for one in cells]
+    moved = dict(_moved_keys(cells_only(there), cells_only(wanted), names))
+    axes = moved.pop(GRID, "")  # which change nothing but the layout
     difference = (
-        _moved_points(*cells, names)
+        _moved_points(before, now, names)
+        or next(iter(moved.values()), "")
         or _beside_axes(before, now, [_parsed(of, "base") or {} for of in (there, wanted)], names)
         or _difference(before, now, names)
-        or _other_order(axes, names, "grid", "axis")
+        or axes
     )
     return difference and f"made from another sweep: {difference}"
 
@@ -87,23 +92,42 @@ def _moved_points(
 ) -> str:
     """Say what was another in a design of which no point stays; empty if that is not so."""
     designs = there.get("design"), here.get("design")
-    ranges = [list((design or {}).get("ranges", ())) for design in designs]
-    if moved := _other_order(ranges, called, "design.ranges", "parameter"):
-        return f"{moved}, which makes other points"
     if not all(design and design["method"] == "latin-hypercube" for design in designs):
         return ""
     difference = _difference(*designs, called, "design")
     return difference and f"{difference}: no point of a latin-hypercube stays as it was"
 
 
-def _other_order(keys: list[list[str]], called: tuple[str, str], table: str, what: str) -> str:
-    """Name the first key that has another place in a table of the same keys; empty if none has."""
-    first, second = keys
-    if first == second or sorted(first) != sorted(second):
-        return ""
-    moved = next(key for key, other in zip(first, second, strict=True) if key != other)
-    places = [order.index(moved) + 1 for order in keys]
-    return f"{table}.{moved} is {what} {places[0]} in {called[0]}, {places[1]} in {called[1]}"
+def orders(cells: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the keys of each table of `cells_only` whose order decides something."""
+    tables = {"scenario": cells.get("scenario") or {}}
+    for some in ("policies", SCENARIOS):
+        tables |= {f"{some}.{name}": of for name, of in (cells.get(some) or {}).items()}
+    scorers = {
+        name: [k for k, share in leaves(table) if ".scorers." in k and share is not None]
+        for name, table in tables.items()
+    }
+    ranges = list((cells.get("design") or {}).get("ranges", ()))
+    return {DESIGN: ranges, **scorers, GRID: list(cells.get(GRID, ()))}
+
+
+def _moved_keys(
+    there: Mapping[str, Any], here: Mapping[str, Any], called: tuple[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield tables of the same keys in another order, and which key is the first to be elsewhere.
+
+    Dicts do not tell.
+    """
+    before, now = orders(there), orders(here)
+    for table in filter(now.__contains__, before):
+        first, second = before[table], now[table]
+        if first == second or sorted(first) != sorted(second):
+            continue
+        moved = next(key for key, other in zip(first, second, strict=True) if key != other)
+        places = [keys.index(moved) + 1 for keys in (first, second)]
+        what, makes = _ORDERED.get(table, ("scorer", ", by which scores are rounded otherwise"))
+        place = f"{what} {places[0]} in {called[0]}, {places[1]} in {called[1]}"
+        yield table, f"{table}.{moved} is {place}{makes}"
 
 
 def _beside_axes(
