@@ -204,6 +204,13 @@ def test_messages_name_overrides_to_python(folder, overrides, message):
     assert "--set" in told.value.for_command
 
 
+def test_what_is_none_of_dasks_is_refused_though_no_worker_is_needed(folder):
+    sweep = kvsweep.load_sweep(folder / "small.toml")
+    for name, value in (("client", "tcp://a:1"), ("client", 3), ("scheduler", ["tcp://a:1"])):
+        with pytest.raises(kvsweep.InputError, match=f"^{name}: expected a"):
+            kvsweep.run(sweep, out=folder / "results" / "small.zarr", **{name: value})
+
+
 def test_a_dataset_is_no_trace(folder):
     """A dataset is a mapping, and is told by its kind rather than by its tables."""
     ds = kvsweep.open_results(folder / "results" / "small.zarr")

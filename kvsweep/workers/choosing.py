@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from numbers import Integral
 from typing import TYPE_CHECKING
@@ -61,8 +62,26 @@ def check_workers(
         raise InputError(f"--wait: must be from 0 to {MAX_SECONDS:,.0f} seconds, not {wait}")
     if wait is not None and not given:
         raise InputError("--wait: needs --scheduler or --scheduler-file")
+    _check_objects(scheduler, client)
     if processes:
         refuse_import()
+
+
+def _check_objects(scheduler: object, client: object) -> None:
+    """Refuse what is none of Dask's, also where it is not needed."""
+    if client is not None and not _is_dasks(client):
+        raise InputError(f"client: expected a Client of Dask, got {type(client).__name__}")
+    if scheduler is not None and not isinstance(scheduler, str) and not _is_dasks(scheduler):
+        raise InputError(
+            "scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
+            f"got {type(scheduler).__name__}"
+        )
+
+
+def _is_dasks(value: object) -> bool:
+    """Whether this is a client or cluster; there is none unless Dask is loaded."""
+    dask = sys.modules.get("distributed")
+    return dask is not None and isinstance(value, dask.Client | dask.deploy.Cluster)
 
 
 @contextmanager

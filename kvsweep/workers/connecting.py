@@ -70,14 +70,9 @@ def connected(
     if isinstance(scheduler, Path):
         address = _address_in(scheduler, wait, notify)
         where = f"--scheduler-file {scheduler}: {address}"
-    elif isinstance(scheduler, str | DaskCluster):
+    else:
         address = scheduler
         where = f"--scheduler {getattr(scheduler, 'scheduler_address', scheduler)}"
-    else:
-        raise InputError(
-            f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
-            f"got {type(scheduler).__name__}"
-        )
     # What Dask has to say of versions, and of lost connections, is said here by name. Of tornado it
     # is that a question which Ctrl-C cuts short had not begun (distributed.utils.sync).
     with ExitStack() as quiet:
