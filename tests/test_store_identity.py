@@ -346,13 +346,17 @@ def weighted(scorers, which="base", seeds=2):
     [("base", "scenario"), ("second", r"policies\.base"), ("hidden", r"scenarios\.base")],
 )
 def test_scorers_in_another_order_add_up_otherwise_and_are_refused(tmp_path, which, table):
-    run(tmp_path, weighted(SCORERS, which))
+    ds = run(tmp_path, weighted(SCORERS, which))
     said = rf"{table}\.cluster\.scorers\.queue-depth is scorer 1 in the store, 3 in the sweep, by "
     turned = SCORERS[::-1]
     for options, seeds in (({}, 2), ({"extend": True}, 2), ({"extend": True}, 3)):
         with pytest.raises(InputError, match=said):
             run(tmp_path, weighted(turned, which, seeds), **options)
-    run(tmp_path, weighted(turned, which), out="b.zarr")
+    other = run(tmp_path, weighted(turned, which), out="b.zarr")
     found = [json.loads((tmp_path / f"{s}.zarr" / "zarr.json").read_text()) for s in "ab"]
     assert found[0]["attributes"]["identity"] != found[1]["attributes"]["identity"]
     run(tmp_path, weighted(SCORERS, which))
+    told = {d.key: (d.a, d.b) for d in kvsweep.compare(ds, other, "e2e_p99_ms").differing}
+    names = [one.partition(" ")[0] for one in SCORERS]
+    key = "cluster.scorers" if which == "base" else "policies.base.cluster.scorers"
+    assert told == {key: (", ".join(names), ", ".join(names[::-1]))}

@@ -79,7 +79,7 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
         pairs = [(name, name) for name in policies_of(a) if name in policies_of(b)]
     else:
         pairs = [(policies_of(a)[0], policies_of(b)[0])]
-    both = [(settings(a, p, common), settings(b, q, common)) for p, q in pairs]
+    both = [_with_orders(settings(a, p, common), settings(b, q, common)) for p, q in pairs]
     for key in dict.fromkeys(key for sides in both for side in sides for key in side):
         values = [(first.get(key), second.get(key)) for first, second in both]
         if all(value == values[0] for value in values):
@@ -87,6 +87,19 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
         else:
             told = [(f"policies.{p}.{key}", v) for (p, _), v in zip(pairs, values, strict=True)]
         yield from (Differing(k, *map(jsonable, v)) for k, v in told if v[0] != v[1])
+
+
+def _with_orders(
+    first: dict[str, Any], second: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Add the order of the same scorers where it differs: their sum is rounded by it."""
+    sides = first, second
+    keys = [[key for key in side if ".scorers." in key and side[key] is not None] for side in sides]
+    if keys[0] == keys[1] or sorted(keys[0]) != sorted(keys[1]):
+        return sides
+    for side, order in zip(sides, keys, strict=True):
+        side["cluster.scorers"] = ", ".join(key.rpartition(".scorers.")[2] for key in order)
+    return sides
 
 
 def changes_requests(key: str) -> bool:
