@@ -215,6 +215,19 @@ def find_warnings(cells: Cells) -> list[ResultWarning]:
     return [warning for check in CHECKS if (warning := check(cells))]
 
 
+def warnings_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
+    """Return what misleads in the cells of `ds` alone: in the part of a store that is looked at.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results, or some values of them.
+    cliff : bool
+        Whether a cliff is told of them.
+    """
+    return find_warnings(cells_of(ds, cliff=cliff))
+
+
 @checked
 def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     """Return the warnings about the results of a sweep.

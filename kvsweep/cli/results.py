@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kvsweep.addresses import Where
     from kvsweep.analysis.cliff_records import Cliff
-    from kvsweep.analysis.warning_records import ResultWarning
     from kvsweep.search.answer_records import SearchAnswer
 
 store_argument = click.argument("store", metavar="STORE", type=StorePath())
@@ -78,7 +77,7 @@ def cliff_options(command: Any) -> Any:
 def show(store: Where, at: tuple[str, ...], as_json: bool) -> int | None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
-    from kvsweep.analysis.warnings import warnings_of
+    from kvsweep.analysis.warnings import warnings_in, warnings_of
     from kvsweep.gpu.step_store import FORMAT as STEPS
     from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import refuse_damaged, stored_format
@@ -93,7 +92,7 @@ def show(store: Where, at: tuple[str, ...], as_json: bool) -> int | None:
         return None
     refuse_damaged(store)
     ds = read(store, at)
-    warnings = _found_in(ds) if at else warnings_of(ds)
+    warnings = warnings_in(ds) if at else warnings_of(ds)
     if as_json:
         print_json(report.summary(ds) | {"warnings": [asdict(warning) for warning in warnings]})
     else:
@@ -135,11 +134,12 @@ def cliff(
     given = _without_search(store, given)
     from kvsweep import report
     from kvsweep.analysis.questions import cliff_of
+    from kvsweep.analysis.warnings import warnings_in
     from kvsweep.search.text import recommendation_text
 
     ds = read(store, at)
     found = cliff_of(ds, given)
-    warnings = _found_in(ds, cliff=True)
+    warnings = warnings_in(ds, cliff=True)
     advice, why_not = _recommended(ds, found, store)
     if as_json:
         told = advice.to_dict() if advice else None
@@ -194,10 +194,11 @@ def pareto(store: Where, at: tuple[str, ...], objectives: str | None, as_json: b
     """Find the policies that no other policy beats in every objective."""
     from kvsweep import report
     from kvsweep.analysis.questions import front_of
+    from kvsweep.analysis.warnings import warnings_in
 
     ds = read(store, at)
     front = front_of(ds, objectives)
-    warnings = _found_in(ds)
+    warnings = warnings_in(ds)
     if as_json:
         print_json(front.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
@@ -232,11 +233,12 @@ def effects(store: Where, metric: str, at: tuple[str, ...], as_json: bool, **giv
     from kvsweep import report
     from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.questions import effects_of
+    from kvsweep.analysis.warnings import warnings_in
     from kvsweep.report.sensitivity import sensitivity_text
 
     ds = read(store, at)
     found = effects_of(ds, metric, given)
-    warnings = _found_in(ds)
+    warnings = warnings_in(ds)
     if as_json:
         print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     elif isinstance(found, Effects):
@@ -244,14 +246,6 @@ def effects(store: Where, metric: str, at: tuple[str, ...], as_json: bool, **giv
     else:
         echo(sensitivity_text(found))
     warn(warnings)
-
-
-def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
-    """Find what misleads in the part of a store that is looked at."""
-    from kvsweep.analysis.cells import cells_of
-    from kvsweep.analysis.warnings import find_warnings
-
-    return find_warnings(cells_of(ds, cliff=cliff))
 
 
 def read(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.settings import sweep_of
-from kvsweep.analysis.warnings import warnings_of
+from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
 from kvsweep.explorer.commands import cliff_command
@@ -34,9 +34,15 @@ class StoredPart:
     ----------
     results : xr.Dataset
         With the axis of the curves, in ascending order, and the seeds, if the store has any.
+    is_whole : bool
+        Whether these are all cells of the store.
+    cliff : bool
+        Whether the sweep asks for a cliff.
     """
 
     results: xr.Dataset
+    is_whole: bool
+    cliff: bool
     entries: tuple[str, ...] = ()
 
     def stages(self, cost: float | None) -> Iterator[Stage]:
@@ -66,8 +72,10 @@ class StoredPart:
         return load(self.results[["status", *names]])
 
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
-        """Return what the store says that misleads."""
-        return [str(warning) for warning in warnings_of(self.results)]
+        """Return what misleads in these cells."""
+        if self.is_whole:
+            return [str(warning) for warning in warnings_of(self.results)]
+        return [str(warning) for warning in warnings_in(self.results, cliff=self.cliff)]
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -173,7 +181,8 @@ class OfStore:
         check_settings(settings, controls)
         chosen = {key: control.value for key, control in controls.items()} | settings
         places = {dim: controls[dim].choices.index(value) for dim, value in chosen.items()}
-        return StoredPart(self._ds.isel(places, drop=True).sortby(along))
+        chosen = self._ds.isel(places, drop=True).sortby(along)
+        return StoredPart(chosen, is_whole=not places, cliff=bool(self._asked))
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the command that tells the same cliff."""

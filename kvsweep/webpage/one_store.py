@@ -15,7 +15,7 @@ from kvsweep.analysis.effects import factorial_effects, refuse_none
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
-from kvsweep.analysis.warnings import warnings_of
+from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError
@@ -125,7 +125,9 @@ class StoreReport:
         return f'<div class="answer">{told}</div>' if told else ""
 
     def _warnings(self) -> str:
-        found = warnings_of(self.ds)
+        chosen = any(not coordinate.dims for coordinate in self.ds["status"].coords.values())
+        cliff = self.cliff is not None
+        found = warnings_in(self.ds, cliff=cliff) if chosen else warnings_of(self.ds)
         items = "".join(f"<li>{text(' '.join(str(item).split()))}</li>" for item in found)
         return f"{heading('Warnings')}<ul>{items}</ul>" if items else ""
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sweeping import write_sweep
 import kvsweep
 from kvsweep.analysis.replayed import cell_of_replay
 from kvsweep.analysis.warnings import find_warnings
+from kvsweep.explorer.of_store import OfStore
 from kvsweep.trace_replay import run_replay
 
 SWEEP = """
@@ -144,3 +146,21 @@ def test_numbers_of_warnings_are_plain(run, store):
     store(BUSY)
     for warning in kvsweep.warnings_of(kvsweep.open_results("s.zarr")):
         assert not any(isinstance(value, np.generic) for value in warning.worst.values())
+
+
+def test_reports_and_the_explorer_warn_of_the_part_that_they_show(run, store):
+    path = store(SWEEP.replace("[grid]\n", '[grid]\n"workload.rate" = [50, 2000]\n'))
+
+    def reported(*options):
+        assert run("report", path, *options, "--overwrite")[0] == 0
+        return Path("s-report.html").read_text()
+
+    explored = OfStore(kvsweep.open_results(path), "s.zarr")
+    growing = "queues grow to the end in"
+    assert f"{growing} 6 of 12 cells" in reported()
+    for rate, seen in ((50, 0), (2000, 1)):
+        assert reported("--at", f"rate={rate}").count(f"{growing} all 6 cells") == seen
+        lines = explored.part({"rate": rate}, "gpu_blocks").warnings((), 2)
+        assert [line for line in lines if f"{growing} all 6 cells" in line] == lines
+        assert len(lines) == seen
+    assert "Warnings" not in reported("--at", "rate=50")
