@@ -1312,3 +1312,14 @@ def test_a_measure_that_is_infinite_is_refused(value):
     ):
         with np.errstate(invalid="ignore"), pytest.raises(InputError, match=told):
             make()
+
+
+def test_a_long_measure_beside_several_panels_is_above_what_is_said_below_them(tmp_path):
+    ds = at_rates(h8(6), [1000.0, 2000.0])
+    figure = plot.plot_cliff(ds, find_cliff(ds, "ttft_p99_ms", threshold=300.0))
+    plot.save(figure, tmp_path / "a.png")
+    figure.set_layout_engine(None)
+    check_layout(figure)
+    (below,) = figure.legends
+    assert figure._supylabel.get_text().endswith("seen by the client (ms)")
+    assert not figure._supylabel.get_window_extent().overlaps(below.get_window_extent())

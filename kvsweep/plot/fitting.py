@@ -31,6 +31,7 @@ class _Label(NamedTuple):
     length: float  # pixels, of its panel or the figure
     is_upright: bool = False
     is_of_panel: bool = True
+    is_of_measure: bool = True  # wrapped by `style.with_unit`, not by whoever wrote it
 
     def move(self, pixels: float) -> None:
         """Move it along its lines."""
@@ -78,7 +79,9 @@ def _labels(figure: Figure) -> Iterator[_Label]:
             yield _Label(axes.yaxis.label, height, is_upright=True)
     whole: Any = figure
     if (below := whole._supxlabel) is not None and below.get_text():
-        yield _Label(below, figure.bbox.width, is_of_panel=False)
+        yield _Label(below, figure.bbox.width, is_of_panel=False, is_of_measure=False)
+    if (beside := whole._supylabel) is not None and beside.get_text():
+        yield _Label(beside, figure.bbox.height, is_upright=True, is_of_panel=False)
 
 
 def _top(engine: LayoutEngine) -> float:
@@ -97,7 +100,10 @@ def _reach(label: _Label) -> tuple[float, float]:
 def _room(label: _Label, figure: Figure, top: float) -> tuple[float, float]:
     edge = EDGE * figure.dpi
     end = top * figure.bbox.height if label.is_upright else figure.bbox.width
-    return edge, end - edge
+    foot = 0.0
+    if label.is_upright and not label.is_of_panel:  # it stands above what is said below all panels
+        foot = max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0)
+    return foot + edge, end - edge
 
 
 def _wrap(label: _Label, figure: Figure, top: float) -> bool:
@@ -109,7 +115,7 @@ def _wrap(label: _Label, figure: Figure, top: float) -> bool:
     before = label.text.get_text()
     lines = before.split("\n")
     letters = int(max(map(len, lines)) * max(0.0, last - first) / (high - low))
-    if label.is_of_panel:
+    if label.is_of_measure:
         lines = _rejoined(lines)
     after = "\n".join(textwrap.fill(line, max(FEWEST, letters)) for line in lines)
     label.text.set_text(after)
