@@ -1323,3 +1323,12 @@ def test_a_long_measure_beside_several_panels_is_above_what_is_said_below_them(t
     (below,) = figure.legends
     assert figure._supylabel.get_text().endswith("seen by the client (ms)")
     assert not figure._supylabel.get_window_extent().overlaps(below.get_window_extent())
+
+
+def test_lines_of_a_trend_that_lie_beyond_the_swept_range_are_named_too():
+    ds = at_rates(h8(6), [1000.0, 2000.0])
+    rates = ds["preemption_rate"]
+    low = xr.where(ds["policy"] == "least-loaded", 0.0, 1.0) * rates
+    ds = ds.assign(preemption_rate=low.assign_attrs(rates.attrs).transpose(*rates.dims))
+    panel = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes[0]
+    assert {"round-robin", "least-loaded"} <= {text.get_text() for text in panel.texts}

@@ -134,11 +134,12 @@ def _explain_triangles(axes: Axes) -> None:
 
 
 def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, index: int) -> float:
-    """Draw one line of cliffs at places `x`; return the last cliff on it."""
+    """Draw one line of cliffs at places `x`; return where the last of them is drawn."""
     y = np.array([group.mean_curve.value for group in groups])
     colour = style.colour(index)
     axes.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
-    for place, group in zip(x, groups, strict=True):
+    drawn = y.copy()
+    for i, (place, group) in enumerate(zip(x, groups, strict=True)):
         if group.interval is not None:
             ends = np.clip([group.interval.low, group.interval.high], cliff.axis[0], cliff.axis[-1])
             axes.plot([place, place], ends, color=colour, linewidth=1.0, alpha=0.8)
@@ -146,5 +147,6 @@ def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, i
         if edge is not None:
             marker = "v" if edge[0] == "below" else "^"
             axes.plot(place, edge[1], marker, color=colour, ms=4, clip_on=False)
-    known = y[np.isfinite(y)]
+            drawn[i] = edge[1]
+    known = drawn[np.isfinite(drawn)]
     return float(known[-1]) if known.size else np.nan
