@@ -1332,3 +1332,17 @@ def test_lines_of_a_trend_that_lie_beyond_the_swept_range_are_named_too():
     ds = ds.assign(preemption_rate=low.assign_attrs(rates.attrs).transpose(*rates.dims))
     panel = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes[0]
     assert {"round-robin", "least-loaded"} <= {text.get_text() for text in panel.texts}
+
+
+def test_figures_count_the_seeds_that_have_values():
+    ds = h8(20).isel(gpu_blocks=slice(0, None, 12))
+    some = ds.assign(preemption_rate=ds["preemption_rate"].where(ds["seed"] < 10))
+    cliff, effects = find_cliff(some), factorial_effects(some, "preemption_rate", ["policy"])
+    told = check_layout(plot.plot_cliff(some, cliff))
+    assert "cliff [95% interval, 10 of 20 seeds]; ticks: single seeds" in told
+    assert any(
+        "10 of 20 paired seeds" in text for text in check_layout(plot.plot_effects(some, effects))
+    )
+    several = at_rates(some, [1000.0, 2000.0])
+    told = check_layout(plot.plot_cliff(several, find_cliff(several)))
+    assert "mean over 10 of 20 seeds, each of them faint" in told

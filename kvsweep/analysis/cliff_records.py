@@ -66,8 +66,10 @@ class GroupCliff:
         Crossing of the monotone least-squares fit of the mean curve.
     spearman
         Rank correlation of the mean curve with the axis.
+    seeds
+        Seeds with a value in some cell, which all of this rests on; 1 where there are no seeds.
     monotone_seeds
-        Share of the seeds whose own correlation reaches `MONOTONE_RHO` in size.
+        Share of these seeds whose own correlation reaches `MONOTONE_RHO` in size.
     missing_cells
         Cells of the group without a value.
     """
@@ -79,6 +81,7 @@ class GroupCliff:
     per_seed: SeedCliffs | None = field(repr=False)
     isotonic: Crossing
     spearman: float
+    seeds: int
     monotone_seeds: float
     missing_cells: int
     curve: Curve = field(repr=False)

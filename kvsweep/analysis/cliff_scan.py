@@ -72,7 +72,8 @@ def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
     curve = Curve(*statistics.band_of(values, spread, scan.confidence))
     by_seed, seed_outcomes = scan.crossings(values)
     by_resample, interval, tally = _bootstrap(scan, values, curve.mean, means, spread)
-    rho = ranks.spearman(scan.axis, values)
+    seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
+    rho = np.nan_to_num(ranks.spearman(scan.axis, values))
     cliff = GroupCliff(
         labels=labels,
         mean_curve=_crossing(scan, curve.mean),
@@ -81,7 +82,8 @@ def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
         per_seed=_seed_cliffs(by_seed, seed_outcomes) if scan.seeds else None,
         isotonic=_crossing(scan, _isotonic(scan, curve.mean, values)),
         spearman=float(ranks.spearman(scan.axis, curve.mean)),
-        monotone_seeds=float(np.mean(np.abs(np.nan_to_num(rho)) >= MONOTONE_RHO)),
+        seeds=seeds,
+        monotone_seeds=float(np.sum(np.abs(rho) >= MONOTONE_RHO)) / max(1, seeds),
         missing_cells=int(np.count_nonzero(np.isnan(values))),
         curve=curve,
     )

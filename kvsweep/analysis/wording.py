@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,21 @@ def counted(count: int, noun: str) -> str:
     ('1 request', '12,031 requests')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def seeds_counted(known: Iterable[int], seeds: int, noun: str = "seeds") -> str:
+    """Return how many seeds each of several things rests on, and of how many if not on all.
+
+    Examples
+    --------
+    >>> seeds_counted([20, 20], 20), seeds_counted([10], 20), seeds_counted([7, 10], 20)
+    ('20 seeds', '10 of 20 seeds', '7 to 10 of 20 seeds')
+    """
+    counts = sorted(known)
+    low, high = counts[0], counts[-1]
+    if low == seeds:
+        return f"{seeds:,} {noun}"
+    return f"{low:,}{'' if low == high else f' to {high:,}'} of {seeds:,} {noun}"
 
 
 def outside(cliff: Cliff, outcome: Outcome) -> str:

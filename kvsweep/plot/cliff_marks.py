@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
-from kvsweep.analysis.wording import interval_ends, label, number, outside
+from kvsweep.analysis.wording import interval_ends, label, number, outside, seeds_counted
 from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.extent import room_beside
@@ -102,14 +102,15 @@ def flat_end(cliff: Cliff, limits: tuple[float, float]) -> str:
 
 def entries(cliff: Cliff) -> list[tuple[Artist, str]]:
     """Return what the marks in a panel of whole curves mean."""
-    ink, seeds = style.FAINT_INK, cliff.seeds or 1
+    ink, all_seeds = style.FAINT_INK, cliff.seeds or 1
     dotted = Line2D([], [], color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
     found: list[tuple[Artist, str]] = [(dotted, f"threshold {number(cliff.threshold)}")]
-    if seeds > 1:
+    if all_seeds > 1:
+        seeds = seeds_counted((group.seeds for group in cliff.groups), all_seeds)
         level = f"{100 * cliff.confidence:g}% interval"
         edge = "foot" if cliff.past == "above" else "top"
         found += [
-            (Line2D([], [], color=ink), f"mean over {seeds} seeds, each of them faint"),
+            (Line2D([], [], color=ink), f"mean over {seeds}, each of them faint"),
             (
                 Patch(color=ink, alpha=0.25, linewidth=0),
                 f"{level} of the mean; at the {edge}, of the cliff",
@@ -174,7 +175,8 @@ def _rows_title(cliff: Cliff) -> str:
         return "cliff"
     few = ": few" if cliff.seeds_note else ""
     level = f"{100 * cliff.confidence:g}% interval"
-    return f"cliff [{level}, {cliff.seeds} seeds{few}]; ticks: single seeds"
+    seeds = seeds_counted((group.seeds for group in cliff.groups), cliff.seeds)
+    return f"cliff [{level}, {seeds}{few}]; ticks: single seeds"
 
 
 def row_text(cliff: Cliff, group: GroupCliff, name: str) -> str:

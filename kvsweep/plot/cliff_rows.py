@@ -9,7 +9,7 @@ import numpy as np
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import BY_VALUE, interval_ends, label, number
+from kvsweep.analysis.wording import BY_VALUE, interval_ends, label, number, seeds_counted
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import elided
@@ -90,7 +90,8 @@ def _frame(axes: Axes, ds: xr.Dataset, cliff: Cliff) -> None:
     axes.set_xlabel(style.memory_label(axis, gib))
     told = f"where {cliff.metric} passes {number(cliff.threshold)}"
     if cliff.seeds and cliff.seeds > 1:
-        told += f" [{100 * cliff.confidence:g}% interval, {cliff.seeds} seeds]"
+        seeds = seeds_counted((group.seeds for group in cliff.groups), cliff.seeds)
+        told += f" [{100 * cliff.confidence:g}% interval, {seeds}]"
     if any(cliff.edge(group.mean_curve.outcome) for group in cliff.groups):
         told += "; triangles: beyond the swept range"
     axes.set_title(told, loc="left", fontsize=7.5)

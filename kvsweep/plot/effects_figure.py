@@ -14,7 +14,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
 from kvsweep.analysis.effects import refuse_none
-from kvsweep.analysis.wording import BY_VALUE, effect_name, label, reference_names
+from kvsweep.analysis.wording import BY_VALUE, effect_name, label, reference_names, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -213,9 +213,10 @@ def _explain(figure: Figure, effects: Effects) -> None:
     if effects.averaged:
         lines[0] += f"; means over {', '.join(effects.averaged)}"
     if effects.seeds is not None and effects.seeds > 1:
+        found = (effect.difference.seeds for group in effects.groups for effect in group.effects)
+        seeds = seeds_counted(found, effects.seeds, "paired seeds")
         lines.append(
-            f"bars: {100 * effects.confidence:g}% intervals, {effects.seeds} paired seeds; "
-            "hollow: no effect shown"
+            f"bars: {100 * effects.confidence:g}% intervals, {seeds}; hollow: no effect shown"
         )
     text = "\n".join(line for full in lines for line in textwrap.wrap(full, CHARACTERS))
     figure.supxlabel(text, x=0.015, ha="left", fontsize=6.5, color=style.FAINT_INK)

@@ -6,8 +6,16 @@ import numpy as np
 
 from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
 from kvsweep.analysis.crossing import Outcome
-from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, level, number, outside
+from kvsweep.analysis.wording import (
+    MISSING,
+    counted,
+    interval_ends,
+    label,
+    level,
+    number,
+    outside,
+    seeds_counted,
+)
 from kvsweep.report.table import (
     interval_text,
     mean_and_sd,
@@ -62,7 +70,7 @@ def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
     passed = "above" if cliff.past == "above" else "below"
     crossing = group.mean_curve
     if crossing.outcome is Outcome.CROSSES:
-        support = _support(cliff, group.interval)
+        support = _support(cliff, group)
         place = f"{axis}{number(crossing.value)}{unit}"
         return f"{name}{cliff.metric} passes {limit} at {place}{support}"
     gaps = bool(np.isnan(group.curve.mean).any())
@@ -102,14 +110,15 @@ def _axis_words(cliff: Cliff) -> tuple[str, str]:
     return "", f" {plural(cliff.along_units)}"
 
 
-def _support(cliff: Cliff, interval: Interval | None) -> str:
+def _support(cliff: Cliff, group: GroupCliff) -> str:
     """Return what the sentence rests on, in brackets."""
-    if interval is None:
+    if (interval := group.interval) is None:
         if cliff.seeds and cliff.seeds > 1:
             return f" (too few of {cliff.seeds:,} seeds have a value near it: no interval)"
         return " (one seed: no interval)" if cliff.seeds else " (no seeds: no interval)"
     low, high = interval_ends(interval)
-    return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {cliff.seeds:,} seeds)"
+    seeds = seeds_counted([group.seeds], cliff.seeds or 1)
+    return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {seeds})"
 
 
 def _cliff_row(group: GroupCliff) -> tuple[str, ...]:

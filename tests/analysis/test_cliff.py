@@ -409,3 +409,16 @@ def test_axes_that_are_offered_are_those_that_can_be_scanned(along):
     with pytest.raises(InputError) as refused:
         find_cliff(h8(2), along=along)
     assert str(refused.value).endswith("; one of: gpu_blocks")
+
+
+def test_seeds_without_any_value_are_not_counted():
+    ds = h8(20)
+    few = ds.assign(preemption_rate=ds["preemption_rate"].where(ds["seed"] < 3))
+    cliff = find_cliff(few.isel(policy=0))
+    (group,), (alone,) = cliff.groups, find_cliff(ds.isel(policy=0, seed=slice(3))).groups
+    assert (cliff.seeds, group.seeds) == (20, 3)
+    assert group.monotone_seeds == alone.monotone_seeds == 1.0
+    assert cliff.seeds_note.startswith("3 seeds: intervals rest on little")
+    most = ds.assign(preemption_rate=ds["preemption_rate"].where(ds["seed"] < 15))
+    assert "; 15 of 20 seeds)" in cliff_text(find_cliff(most.isel(policy=0)))
+    assert find_cliff(ds).groups[0].seeds == 20
