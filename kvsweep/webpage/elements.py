@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_LINES = 12  # of an answer that are shown without being asked for
-MOST_ROWS = 30  # of a table that is shown without being asked for
+LAST_LINES = 4  # of a long paragraph, that are shown too
+MOST_ROWS = 30  # of a table, or lines of a paragraph, that are shown without being asked for
+LONG = 24  # letters of a cell whose column is not made as narrow as its longest word
 
 # What the page has by another name: dark where the browser is.
 _VARIABLES = {
@@ -48,7 +50,7 @@ def paragraphs(parts: Iterable[str]) -> str:
 
     def close() -> None:
         if lines:
-            made.append(f"<p>{'<br>'.join(lines)}</p>")
+            made.append(_paragraph(lines))
             lines.clear()
 
     for part in parts:
@@ -56,25 +58,42 @@ def paragraphs(parts: Iterable[str]) -> str:
             close()
             made.append(table(part))
         elif part.strip():
-            lines.append(text(part))
+            lines.append(part)
         else:
             close()
     close()
     return "\n".join(made)
 
 
+def _paragraph(lines: list[str]) -> str:
+    """Return lines together; of many those between the first and the last when asked for."""
+    if len(lines) <= MOST_ROWS:
+        return _together(lines)
+    first, between = lines[:MOST_LINES], lines[MOST_LINES:-LAST_LINES]
+    more = folded(f"{len(between):,} more", _together(between))
+    return "\n".join([_together(first), more, _together(lines[-LAST_LINES:])])
+
+
+def _together(lines: list[str]) -> str:
+    return f"<p>{'<br>'.join(text(line) for line in lines)}</p>"
+
+
 def shortened(lines: Iterable[str]) -> str:
     """Return a paragraph of lines, of many the first, and the others when asked for."""
     every = list(lines)
     first, more = every[:MOST_LINES], every[MOST_LINES:]
-    return paragraphs(first) + (folded(f"{len(more):,} more", paragraphs(more)) if more else "")
+    return paragraphs(first) + (folded(f"{len(more):,} more", _together(more)) if more else "")
 
 
 def table(found: Table) -> str:
     """Return a table, numbers to the right, that keys can scroll where it is too wide."""
-    right = [all(is_number(row[c]) for row in found.rows) for c in range(len(found.header))]
-    sides = [' class="n"' if side else "" for side in right]
-    cells = zip(sides, found.header, strict=True)
+    columns = list(zip(*found.rows, strict=True)) or [()] * len(found.header)
+    right = [' class="n"' if all(map(is_number, column)) else "" for column in columns]
+    sides = [
+        side or (' class="long"' if max(map(len, column)) > LONG else "")
+        for side, column in zip(right, columns, strict=True)
+    ]
+    cells = zip(right, found.header, strict=True)
     head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for side, name in cells)
     body = "\n".join(
         f"<tr>{''.join(f'<td{s}>{text(c)}</td>' for s, c in zip(sides, row, strict=True))}</tr>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.effects import factorial_effects, refuse_none
-from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.analysis.warnings import warnings_in, warnings_of
@@ -32,7 +33,16 @@ from kvsweep.report.pareto import front_sentence, pareto_parts
 from kvsweep.report.sensitivity import sensitivity_parts, sensitivity_sentences
 from kvsweep.report.summary import summary_parts
 from kvsweep.report.table import table
-from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs, shortened, text
+from kvsweep.webpage.elements import (
+    MOST_LINES,
+    drawn,
+    folded,
+    heading,
+    listing,
+    paragraphs,
+    shortened,
+    text,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -176,7 +186,7 @@ class StoreReport:
         if self.cliff is not None:
             parts.append(heading("The cliff in numbers") + paragraphs(cliff_parts(self.cliff)))
         if self._front is not None:
-            parts.append(heading("Pareto front") + paragraphs(pareto_parts(self._front)))
+            parts.append(heading("Pareto front") + _fronts(self._front))
         return "".join(parts)
 
     @cached_property
@@ -236,6 +246,16 @@ class StoreReport:
         settings = json.dumps(self.sweep, indent=2)
         parts.append(folded("All settings that the results follow from", listing(settings)))
         return "".join(parts)
+
+
+def _fronts(front: Front) -> str:
+    """Return what there is of the first fronts, and of many the others when asked for."""
+    first = replace(front, groups=front.groups[:MOST_LINES])
+    others = replace(front, groups=front.groups[MOST_LINES:], seeds_note="", missing={})
+    shown = paragraphs(pareto_parts(first))
+    if not others.groups:
+        return shown
+    return shown + folded(f"{len(others.groups):,} more", paragraphs(pareto_parts(others)))
 
 
 def _varies(array: xr.DataArray) -> bool:

@@ -10,6 +10,7 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
 from kvsweep.errors import InputError
+from kvsweep.report.table import table
 from kvsweep.webpage.elements import paragraphs, shortened
 
 EVIL = "<script>alert(1)</script>"
@@ -253,3 +254,34 @@ def test_a_page_is_read_by_screen_readers_and_keys(run, store, tmp_path):
     assert all('role="img" aria-label="' in figure for figure in figures)
     tables = re.findall(r"<div[^>]*><table>", page)
     assert set(tables) == {'<div class="wide" tabindex="0"><table>'}
+
+
+def test_what_there_is_much_of_is_folded_with_the_first_of_it_shown(run, tmp_path):
+    lines = [f"line {i}" for i in range(31)]
+    assert paragraphs(lines[:30]).count("<br>") == 29
+    first, between, last = re.split("<details>|</details>", paragraphs(lines))
+    assert [re.findall(r"line (\d+)", part)[0] for part in (first, between, last)] == [
+        *("0", "12", "27")
+    ]
+    assert between.startswith("<summary>15 more</summary>")
+    many = GRID.replace("step = 10", "step = 2").replace("count = 6", "count = 3")
+    fronts = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n'
+    kvsweep.run(make_sweep(tmp_path, BASE + many + fronts), out="a.zarr", workers=1)
+    run("report", "a.zarr", "-o", "page.html")
+    section = (tmp_path / "page.html").read_text().split("<h2>Pareto front</h2>")[1]
+    shown, rest = section.split("<h2>")[0].split("<details>")
+    assert [part.count(": front over policy: ") for part in (shown, rest)] == [12, 19]
+    assert "3 seeds: intervals rest on little" in shown
+    assert "rest on little" not in rest
+
+
+def test_columns_of_long_names_are_not_as_narrow_as_a_word():
+    found = page_table([("a-name-of-many-words-that-is-long", "[1, 2]"), ("short", "3")])
+    assert '<td class="long">a-name' in found
+    assert '<td class="long">short' in found
+    assert '<td class="n">[1, 2]' in found
+    assert "<td>a-name<" in page_table([("a-name", "1")])
+
+
+def page_table(rows):
+    return paragraphs([table(("", "interval"), rows)])
