@@ -483,3 +483,10 @@ def test_a_trace_that_begins_late_is_told_beside_cells_that_last_long(warned, tm
     grid = '"engine.max_num_seqs" = [256, 1]\nseed = [0]'
     found = warned(workload='trace = "cut.jsonl"\n', grid=grid)
     assert (found["late-start"].cells, found["late-start"].of) == (1, 2)
+
+
+def test_where_no_cell_has_numbers_there_are_no_others_to_speak_of():
+    ds = cell(queue_growth=[0.9, 0.9])
+    ds["status"].values[:] = ["failed", "failed"]
+    (warning,) = find_warnings(cells_of(ds))
+    assert str(warning) == "none of 2 cells has numbers (2 failed)"

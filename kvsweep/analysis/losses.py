@@ -22,11 +22,13 @@ def without_numbers(cells: Cells) -> ResultWarning | None:
     if found is None or lost.size == 1:
         return None
     counts = ", ".join(f"{n:,} {name}" for name, n in cells.statuses().items() if name != "ok")
-    warning = found.warning(
-        "no-numbers",
-        f"{found.count:,} of {lost.size:,} cells have no numbers ({counts}), the first"
-        f"{found.setting}: means over seeds are those of the others",
+    told = (
+        f"none of {lost.size:,} cells has numbers ({counts})"
+        if found.count == lost.size
+        else f"{found.count:,} of {lost.size:,} cells have no numbers ({counts}), the first"
+        f"{found.setting}: means over seeds are those of the others"
     )
+    warning = found.warning("no-numbers", told)
     return replace(warning, of=lost.size)  # it is looked for in all, not in those that ended
 
 
