@@ -1,5 +1,6 @@
 """Kinds of figures beside curves and cliffs, and what is common to all: panels, sizes, titles."""
 
+import itertools
 import json
 import warnings
 from dataclasses import replace
@@ -769,3 +770,21 @@ def test_cliffs_of_many_combinations_have_a_row_each_in_which_their_place_is_dra
     assert [text.get_text() for text in axes.get_yticklabels()] == list(ds["policy"].values)
     with pytest.raises(InputError, match="61 cliffs do not fit, at most 60; select some"):
         plot_many_cliffs(many_cliffs(61), find_cliff(many_cliffs(61)))
+
+
+def test_no_figure_of_a_measure_that_is_zero_has_room_for_less():
+    ds = h8(3).isel(gpu_blocks=[0, 9])
+    none = ds.assign(preemption_rate=(ds["preemption_rate"] * 0).assign_attrs(units="1"))
+    at, goals = none.isel(gpu_blocks=0), ["throughput_rps:max", "preemption_rate:min"]
+    bars = plot.plot_bars(none, "preemption_rate", "policy").axes[0]
+    tradeoffs = [
+        plot.plot_tradeoff(none, *pair, "gpu_blocks").axes[0]
+        for pair in itertools.permutations(["throughput_rps", "preemption_rate"])
+    ]
+    front = plot.plot_pareto(at, pareto_front(at, goals)).axes[0]
+    heatmap = plot.plot_heatmap(none, "preemption_rate", "gpu_blocks", "policy").axes[0]
+    limits = [bars.get_xlim(), tradeoffs[0].get_ylim(), tradeoffs[1].get_xlim(), front.get_ylim()]
+    for low, high in limits:
+        assert -0.2 < low <= 0.0
+        assert 1.0 <= high < 1.2
+    assert heatmap.images[0].norm.vmin == 0.0

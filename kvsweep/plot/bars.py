@@ -15,7 +15,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import split_lines
 from kvsweep.plot.labels import BARS, draw_limit, elided, name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
+from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -135,6 +135,7 @@ def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray) -> None:
     panel.set_ylim(len(levels) - 0.4, -0.6)
     panel.set_xmargin(0.12)  # room for the numbers
     panel.autoscale_view()
+    begin_at_zero(panel, "x", [array.values])
     panel.set_xlabel(textwrap.fill(style.axis_label(array), LABEL_WIDTH))
     panel.grid(axis="x", color=style.GRID, linewidth=0.6)
     panel.tick_params(axis="y", length=0)

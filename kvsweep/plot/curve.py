@@ -18,7 +18,14 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import check_threshold, dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.panel import (
+    begin_at_zero,
+    check_threshold,
+    dressed,
+    figure_of,
+    refuse_empty,
+    refuse_panels,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -148,9 +155,7 @@ def _draw(
         draw_alone(panel, x, (mean, low, high), style.colour(i))
         known = np.flatnonzero(~np.isnan(mean))
         ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
-    if not np.nan_to_num(array.values).any():  # of measures that are 0 none is less
-        panel.update_datalim([(x[0], 1.0)])
-        panel.autoscale_view()
+    begin_at_zero(panel, "y", [array.values])
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
     scale_by_means(panel)

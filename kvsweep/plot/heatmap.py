@@ -202,6 +202,8 @@ def _norm(values: Floats) -> Normalize:
     """Choose a linear or logarithmic scale from the values themselves."""
     known = values[~np.isnan(values)]
     low, high = float(known.min()), float(known.max())
+    if low == high == 0.0:  # of measures that are 0 none is less
+        return Normalize(0.0, 1.0)
     return LogNorm(low, high) if 0.0 < low * LOG_FACTOR < high else Normalize(low, high)
 
 

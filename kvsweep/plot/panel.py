@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -111,6 +111,13 @@ def refuse_empty(metric: str, values: Iterable[ArrayLike]) -> None:
             f"{metric}: has infinite values, which no axis has: let them be NaN, as by "
             ".where(abs(array) < inf)"
         )
+
+
+def begin_at_zero(panel: Axes, which: Literal["x", "y"], values: Iterable[ArrayLike]) -> None:
+    """Let an axis on which all values are 0 go up from there: of such measures none is less."""
+    if not any(np.nan_to_num(np.asarray(some, np.float64)).any() for some in values):
+        panel.update_datalim([(1.0, 1.0)], updatex=which == "x", updatey=which == "y")
+        panel.autoscale_view()
 
 
 def check_found_in(ds: xr.Dataset, cliff: Cliff) -> None:

@@ -17,7 +17,14 @@ from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, elided, explain, spread
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, lay_out, refuse_empty, refuse_panels
+from kvsweep.plot.panel import (
+    begin_at_zero,
+    dressed,
+    figure_of,
+    lay_out,
+    refuse_empty,
+    refuse_panels,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -157,6 +164,8 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     for i, member in reversed(list(enumerate(group.members))):
         if member in drawn:
             _draw_member(axes, member, style.colour(i))
+    begin_at_zero(axes, "x", [member.values[0] for member in drawn])
+    begin_at_zero(axes, "y", [member.values[1] for member in drawn])
     for vertical, objective in enumerate(front.objectives[:2]):
         if objective.metric in levels:
             _draw_level(axes, objective, levels[objective.metric], vertical=bool(vertical))

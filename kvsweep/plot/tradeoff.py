@@ -14,7 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import MAX_LINES, draw_threshold, scale_by_means, split_lines
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
+from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,6 +94,8 @@ def plot_tradeoff(
         panel = one_panel(ax, ds, HEIGHT + below)
         for i, ((_, across), (_, up)) in enumerate(zip(*pairs, strict=True)):
             _draw(panel, across, up, i, confidence, resamples)
+        begin_at_zero(panel, "x", [arrays[0].values])
+        begin_at_zero(panel, "y", [arrays[1].values])
         scale_by_means(panel)
         _label(panel, arrays[0], arrays[1], axis)
         if threshold is not None:
