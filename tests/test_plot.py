@@ -1346,3 +1346,14 @@ def test_figures_count_the_seeds_that_have_values():
     several = at_rates(some, [1000.0, 2000.0])
     told = check_layout(plot.plot_cliff(several, find_cliff(several)))
     assert "mean over 10 of 20 seeds, each of them faint" in told
+
+
+def test_names_of_curves_are_not_on_the_frame_of_the_close_up():
+    ds = h8(6).isel(gpu_blocks=slice(0, None, 12))
+    none = ds.assign(throughput_rps=(0.0 * ds["throughput_rps"]).assign_attrs(units="1"))
+    figure = plot.plot_cliff(none, find_cliff(none, "throughput_rps", threshold=0.1))
+    check_layout(figure)
+    whole = figure.axes[0]
+    (frame,) = [line for line in whole.lines if len(line.get_xdata()) == 5]
+    foot = whole.transData.transform((0.0, min(frame.get_ydata())))[1]
+    assert whole.get_legend().get_window_extent().y1 <= foot

@@ -147,7 +147,7 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     if any(names := elided([label(group.labels) for group in cliff.groups])):
         key(whole, cliff, names)
         lay_out(figure)
-        make_room(whole, cliff, list(cliff.groups), names)
+        make_room(whole, cliff, list(cliff.groups), names, (x_limits, y_limits))
     return figure
 
 

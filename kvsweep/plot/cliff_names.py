@@ -102,10 +102,17 @@ def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> No
     )
 
 
-def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], names: list[str]) -> None:
+def make_room(
+    axes: Axes,
+    cliff: Cliff,
+    groups: list[GroupCliff],
+    names: list[str],
+    frame: tuple[tuple[float, float], tuple[float, float]] | None = None,
+) -> None:
     """Move curves, bands and the threshold away from names that they would cross.
 
-    Call it last: it reads the place of the panel.
+    So is the `frame` of a close-up, given as its limits in x and y. Call it last: it reads the
+    place of the panel.
     """
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())
@@ -120,6 +127,8 @@ def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], names: list[st
     beside = cliff.axis > edge if at_right else cliff.axis < edge
     curves = [c for g in groups for c in (g.curve.mean, g.curve.low, g.curve.high)]
     near = [np.append(c[beside], np.interp(edge, cliff.axis, c)) for c in curves]
+    if frame is not None and (frame[0][1] > edge if at_right else frame[0][0] < edge):
+        near.append(np.array(frame[1]))
     drawn = scale.transform(np.concatenate([[cliff.threshold], *near]))
     if cliff.past == "above":
         high = max(high, (np.nanmax(drawn) - share * low) / (1.0 - share))
