@@ -581,3 +581,10 @@ def test_what_is_shown_by_ratios_alone_is_told():
     lines = effects_text(factorial_effects(ds, "ttft_p99_ms")).splitlines()
     assert "no effect of a single change is shown as a difference, 2 as a ratio" in lines
     assert "no interaction is shown as a difference, 1 as a ratio" in lines
+
+
+def test_the_summary_counts_the_seeds_that_have_numbers():
+    ds = h8(4).isel(gpu_blocks=slice(7))
+    status = ds["status"].where(ds["seed"] < 3, "pending")
+    one = status.where((ds["gpu_blocks"] > 1000) | (ds["seed"] > 0), "failed")
+    assert "Means over 3 of 4 seeds" in summary_text(ds.assign(status=one)).splitlines()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.wording import BY_VALUE, counted, label, level, number
+from kvsweep.analysis.wording import BY_VALUE, counted, label, level, number, seeds_counted
 from kvsweep.config.axes import SAMPLE
 from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
@@ -140,10 +140,20 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     parts += [f"KV cache  {text}" for text in memory if text]
     parts += [*([""] if axes else []), _cells_sentence(found)]
     if found["headlines"]:
-        several = ds.sizes.get("seed", 1) > 1
-        seeds = f"Means over {ds.sizes['seed']:,} seeds" if several else "Values"
-        parts += ["", seeds + _left_out(ds, found), *_headline_tables(ds, found)]
+        parts += ["", _seeds(ds, found) + _left_out(ds, found), *_headline_tables(ds, found)]
     return parts
+
+
+def _seeds(ds: xr.Dataset, found: dict[str, Any]) -> str:
+    """Say what headlines are: means over the seeds of which a cell has numbers."""
+    seeds = ds.sizes.get("seed", 1)
+    if seeds == 1:
+        return "Values"
+    known = seeds
+    if set(found["status"]) - {"ok"}:
+        ok = variables.is_ok(ds)
+        known = int(ok.any([dim for dim in ok.dims if dim != "seed"]).sum())
+    return f"Means over {seeds_counted([known], seeds)}"
 
 
 def _left_out(ds: xr.Dataset, found: dict[str, Any]) -> str:
