@@ -181,8 +181,8 @@ class OfStore:
         check_settings(settings, controls)
         chosen = {key: control.value for key, control in controls.items()} | settings
         places = {dim: controls[dim].choices.index(value) for dim, value in chosen.items()}
-        chosen = self._ds.isel(places, drop=True).sortby(along)
-        return StoredPart(chosen, is_whole=not places, cliff=bool(self._asked))
+        cells = self._ds.isel(places, drop=True).sortby(along)
+        return StoredPart(cells, is_whole=not places, cliff=bool(self._asked))
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the command that tells the same cliff."""
