@@ -1357,3 +1357,22 @@ def test_names_of_curves_are_not_on_the_frame_of_the_close_up():
     (frame,) = [line for line in whole.lines if len(line.get_xdata()) == 5]
     foot = whole.transData.transform((0.0, min(frame.get_ydata())))[1]
     assert whole.get_legend().get_window_extent().y1 <= foot
+
+
+def two_heatmaps(size=None):
+    """Heatmaps of two policies, with long names of axes and memory beside them, as saved."""
+    ds = at_rates(h8(2), [500.0, 1000.0, 2000.0, 4000.0]).isel(gpu_blocks=slice(0, None, 9))
+    ds["rate"].attrs["long_name"] = "arrival rate of all of the cluster"
+    ds["gpu_blocks"].attrs["long_name"] = "usable KV blocks of each of all of the instances"
+    with plot.look(size=size):
+        return plot.plot_heatmap(ds, "preemption_rate", "rate", "gpu_blocks")
+
+
+@pytest.mark.parametrize("size", [None, (4.0, 2.2)])
+def test_labels_of_heatmaps_are_neither_on_others_nor_below_the_colours(tmp_path, size):
+    figure = two_heatmaps(size)
+    plot.save(figure, tmp_path / "a.png")
+    figure.set_layout_engine(None)
+    check_layout(figure)
+    upper, _, colours = figure.axes
+    assert not upper.xaxis.label.get_window_extent().overlaps(colours.get_window_extent())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.text import Text
@@ -12,6 +13,7 @@ from matplotlib.text import Text
 from kvsweep.plot.style import LABEL_CHARACTERS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import LayoutEngine
 
@@ -32,6 +34,7 @@ class _Label(NamedTuple):
     is_upright: bool = False
     is_of_panel: bool = True
     is_of_measure: bool = True  # wrapped by `style.with_unit`, not by whoever wrote it
+    ends: tuple[float, float] = (0.0, inf)  # pixels, where labels of others or colours begin
 
     def move(self, pixels: float) -> None:
         """Move it along its lines."""
@@ -73,15 +76,38 @@ def _labels(figure: Figure) -> Iterator[_Label]:
         if not axes.axison or not width or not height:
             continue
         above: Any = axes
-        texts = [axes.title, above._left_title, above._right_title, axes.xaxis.label]
+        texts = [axes.title, above._left_title, above._right_title]
         yield from (_Label(text, width) for text in texts if text.get_text())
+        if axes.xaxis.label.get_text():
+            yield _Label(axes.xaxis.label, width, ends=(0.0, _before_colours(axes, figure)))
         if axes.yaxis.label.get_text():
-            yield _Label(axes.yaxis.label, height, is_upright=True)
+            yield _Label(axes.yaxis.label, height, is_upright=True, ends=_between(axes, figure))
     whole: Any = figure
     if (below := whole._supxlabel) is not None and below.get_text():
         yield _Label(below, figure.bbox.width, is_of_panel=False, is_of_measure=False)
     if (beside := whole._supylabel) is not None and beside.get_text():
         yield _Label(beside, figure.bbox.height, is_upright=True, is_of_panel=False)
+
+
+def _before_colours(axes: Axes, figure: Figure) -> float:
+    """Return where colours stand beside the label below a panel, which they would cover."""
+    box = axes.xaxis.label.get_window_extent()
+    bars = (other.bbox for other in figure.axes if hasattr(other, "_colorbar"))
+    beside = (bar for bar in bars if bar.x0 >= axes.bbox.x1)
+    return (
+        min((bar.x0 for bar in beside if bar.y0 < box.y1 and box.y0 < bar.y1), default=inf)
+        - EDGE * figure.dpi
+    )
+
+
+def _between(axes: Axes, figure: Figure) -> tuple[float, float]:
+    """Return what a label beside a panel has of its column, halfway to those below and above."""
+    box = axes.bbox
+    others = [other.bbox for other in figure.axes if other.axison and other.yaxis.label.get_text()]
+    column = [other for other in others if other.x0 < box.x1 and box.x0 < other.x1]
+    below = max((other.y1 for other in column if other.y1 <= box.y0), default=-inf)
+    above = min((other.y0 for other in column if other.y0 >= box.y1), default=inf)
+    return 0.5 * (below + box.y0), 0.5 * (above + box.y1)
 
 
 def _top(engine: LayoutEngine) -> float:
@@ -103,7 +129,7 @@ def _room(label: _Label, figure: Figure, top: float) -> tuple[float, float]:
     foot = 0.0
     if label.is_upright and not label.is_of_panel:  # it stands above what is said below all panels
         foot = max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0)
-    return foot + edge, end - edge
+    return max(foot + edge, label.ends[0]), min(end - edge, label.ends[1])
 
 
 def _wrap(label: _Label, figure: Figure, top: float) -> bool:

@@ -230,7 +230,8 @@ def _draw(
     numbers = 3 if beside or longest > WIDE_NAME else 4 if longest > WIDE_NAME // 2 else 6
     for name, which in ((x, "x"), (y, "y")):
         if _is_numeric(table[name]):
-            most = numbers if which == "x" else 6
+            lines = 1 if gib[name] is None else 2
+            most = numbers if which == "x" else max(2, min(6, int(_rows(panel) / lines)))
             _tick_numbers(panel, which, table[name].values, gib[name], most)
         else:
             _tick_names(panel, which, [level(value) for value in table[name].values])
@@ -254,14 +255,19 @@ def _tick_names(panel: Axes, which: str, names: list[str]) -> None:
     are left out.
     """
     names = elided(names)
-    size = panel.bbox.width if which == "x" else panel.bbox.height
-    room = DRAWN * size / figure_of(panel).dpi
-    upright = which == "x" and len(names) * width_of(names) > room
+    width = DRAWN * panel.bbox.width / figure_of(panel).dpi
+    upright = which == "x" and len(names) * width_of(names) > width
     beside = which == "x" and not upright
-    step = 1 if beside else max(1, int(np.ceil(len(names) * LINE_HEIGHT / room)))
+    rows = width / LINE_HEIGHT if upright else _rows(panel)
+    step = 1 if beside else max(1, int(np.ceil(len(names) / rows)))
     places = np.arange(0, len(names), step)
     texts = [names[place] for place in places]
     _axis(panel, which).set_ticks(places, labels=texts, rotation=90 if upright else 0)
+
+
+def _rows(panel: Axes) -> float:
+    """Return how many lines have room beside a panel."""
+    return DRAWN * panel.bbox.height / figure_of(panel).dpi / LINE_HEIGHT
 
 
 def _axis(panel: Axes, which: str) -> Axis:
