@@ -159,3 +159,32 @@ def test_heartbeats_are_sent_among_steps_that_no_log_tells_of():
     _, outputs = batches.run([trace])
     released = [request.prefill.reported_us for request in naive.simulate(trace).requests]
     assert outputs.handoffs["released"].tolist() == released
+
+
+SLOW_LINK = {"kv_transfer_bandwidth": 0.1, "pd_handoff_us": 5000, "kv_lease_us": 6000}
+SLOW_LINK |= {"kv_heartbeats": False, "decode_gpu_blocks": 8}
+FULL_POOL = {"kv_transfer_bandwidth": 1000.0, "pd_handoff_us": 2000, "kv_lease_us": 3000}
+FULL_POOL |= {"decode_gpu_blocks": 6}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "beta", "requests"),
+    [
+        (SLOW_LINK, [1000], [(0, 48, 1), (1000, 64, 40), (10_000, 16, 40)]),
+        (FULL_POOL, [3000, 100], [(0, 64, 40), (1000, 48, 40), (10_000, 48, 20)]),
+    ],
+    ids=["to be told of a pull", "to renew some"],
+)
+def test_who_decodes_ahead_waits_where_leases_may_have_ended(cluster, beta, requests):
+    """It passes a prefill on its way; that learns of the end of a lease only with its outputs."""
+    scenario = {
+        "cluster": {"prefill_instances": 1, "decode_instances": 1} | cluster,
+        "cache": {"block_size": 16},
+        "latency": {"beta": beta},
+    }
+    rows = [
+        {"id": i, "arrival_us": arrival, "prompt": [[i, prompt]], "output": [9 + i, output]}
+        for i, (arrival, prompt, output) in enumerate(requests)
+    ]
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []

@@ -10,7 +10,7 @@ from ..._jit import leaf
 from ...records import DECODE, NEVER, NONE, PREFILL
 from ..memory import depth
 from .handoff import next_transfer
-from .leases import next_lease_event
+from .leases import asks_for_leases, may_have_ended, next_lease_event
 
 OUTPUTS, SCHEDULE = 0, 1
 """What an instance does next; at equal times outputs come first."""
@@ -75,9 +75,9 @@ def is_starved(ws, inst):
 def runs_ahead(lane):
     """Return whether an instance that decodes may pass what other instances do meanwhile.
 
-    Not if its answers make arrivals. And not with leases: it renews them, and pulls until they end.
+    Not if its answers make arrivals.
     """
-    return lane["follow_ups"] == 0 and lane["lease"] == 0
+    return lane["follow_ups"] == 0
 
 
 @leaf
@@ -103,6 +103,23 @@ def _may_pull(inp, ws, lane, inst, engine, time):
 
 
 @leaf
+def _concerns(inp, ws, lane, inst, engine, time, what):
+    """Return whether what an instance that decodes does next, at `time`, must be in order of time.
+
+    It pulls, renews leases, or is told of a pull whose lease may have ended.
+    """
+    if what == SCHEDULE:
+        concerns = _may_pull(inp, ws, lane, inst, engine, time)
+        if lane["lease"]:
+            concerns = concerns or asks_for_leases(ws, lane, inst, engine, time)
+    else:
+        concerns = False
+        if lane["lease"]:
+            concerns = may_have_ended(ws, engine, time)
+    return concerns
+
+
+@leaf
 def own_until(inp, ws, lane, inst, engine, what, until, second):
     """Return until when an instance may go on by itself, where prefill and decode are apart.
 
@@ -116,14 +133,7 @@ def own_until(inp, ws, lane, inst, engine, what, until, second):
         until = inst["clock"] + 1
     elif lane["role"] == DECODE:
         time, what = next_time(ws, lane, inst)
-        if lane["lease"]:  # any schedule may renew some, and pulls end with them
-            beat = (
-                lane["beat_every"] > 0 and engine["next_beat"] == inst["clock"] + lane["beat_every"]
-            )
-            waits = time >= second or engine["pulls"] > 0 or beat
-        else:
-            pulls = what == SCHEDULE and _may_pull(inp, ws, lane, inst, engine, time)
-            waits = (pulls and time >= second) or _wakes_prefill(ws, lane, engine)
-        if waits:
+        concerns = time >= second and _concerns(inp, ws, lane, inst, engine, time, what)
+        if concerns or _wakes_prefill(ws, lane, engine):
             until = inst["clock"]
     return until

@@ -61,6 +61,30 @@ def _is_awaited(inst, handoff):
 
 
 @leaf
+def may_have_ended(ws, engine, time):
+    """Return whether a pull that a decode instance is told of by `time` may fail by then.
+
+    Not if its lease lasts longer; it is never cut short.
+    """
+    may = False
+    r = engine["transfer_head"]
+    while r != NONE and ws.handoffs[r]["arrives"] <= time:
+        handoff = ws.handoffs[r]
+        if handoff["released"] == NONE and not handoff["failed"]:
+            may = may or handoff["lease_end"] <= time
+        r = handoff["next_arrival"]
+    return may
+
+
+@leaf
+def asks_for_leases(ws, lane, inst, engine, time):
+    """Return whether a schedule of a decode instance at `time` may send a heartbeat."""
+    head = inst["inbox_head"]
+    awaits = engine["awaited"] > 0 or (head != NONE and ws.progress[head]["queued"] <= time)
+    return lane["beat_every"] > 0 and time >= engine["next_beat"] and awaits
+
+
+@leaf
 def send_heartbeat(ws, lane, inst, engine):
     """Renew the leases of all that an instance waits for.
 
