@@ -414,3 +414,37 @@ def test_a_prompt_above_the_budget_of_the_prefill_instances_is_dropped():
     statuses = twin.run_kernel(trace).outputs.request_status
     dropped = [RequestStatus(status).label == "dropped_unservable" for status in statuses]
     assert dropped == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("gpu_blocks", "rows"),
+    [
+        (7, [(0, 8, 8, [0, 1, 2, 1, 0], 5), (1500, 8, 6, [2, 2, 0, 2, 1], 0)]),
+        (
+            6,
+            [
+                (0, 6, 3, [0, 0, 2, 0, 0], 5),
+                (500, 9, 3, [2, 0, 1, 2, 2], 0),
+                (500, 5, 9, [2, 2, 1, 1, 2], 0),
+            ],
+        ),
+    ],
+)
+def test_a_victim_that_does_not_hit_all_of_its_own_has_some_of_it_twice(gpu_blocks, rows):
+    """It was in the step already, which would have computed the last token of a block.
+
+    So that block was cached, and the request looks for all but the last token that it knows.
+    """
+    drafts = {"tokens": 2, "method": "draft"}
+    scenario = {
+        "cluster": {"pools": [{"instances": 1}]},
+        "engine": {"scheduler": "priority", "priority": "slo-class", "speculative": drafts},
+        "cache": {"block_size": 4, "gpu_blocks": gpu_blocks},
+        "latency": {"beta": [1000, 10, 10]},
+    }
+    keys = ("arrival_us", "prompt", "output", "accepted", "priority")
+    requests = [{"id": i} | dict(zip(keys, row, strict=True)) for i, row in enumerate(rows)]
+    for i, row in enumerate(requests):
+        row |= {"prompt": [[i, row["prompt"]]], "output": [9 + i, row["output"]]}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+    assert list(twin.differences(trace)) == []

@@ -174,7 +174,7 @@ def _refuses(inp, ws, lane, inst, engine, r, state, room, hits):
         watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
         refuse(inp, ws, lane, inst, engine, r, -room, hits, watches)
         if watches:
-            watch_hits(inp, ws, lane, state, hits)
+            watch_hits(inp, ws, lane, inst, state, engine["state_lo"] + r, hits)
     return room < 0
 
 
@@ -203,7 +203,7 @@ def _admit_head(
         waiting.leave_waiting(inp, ws, lane, inst)
     else:
         leave(ws, inst, position)
-    touch_hits(inp, ws, lane, inst, state, s, hits)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
     _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
     return True

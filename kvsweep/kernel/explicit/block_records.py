@@ -14,7 +14,17 @@ from ..blocks.prefix_table import add_key, cache_block, forget, new_id
 
 STRETCH = np.int32(-2)
 """Key of a stretch: blocks `duplicate_prev` to ``duplicate_next - 1`` of the state `extent` in the
-group `hits`, the last one evicted first; of no state, notes (left_behind.py), the first first."""
+group `hits`, the last one evicted first; of no state, notes (left_behind.py), the first first. A
+refused head that watches it has `ref_count` 1."""
+
+
+@leaf
+def _drop(ws, inst, stretch):
+    """Let a stretch have no blocks any more; its id becomes spare."""
+    lru.unlink(ws, inst, stretch)
+    ws.blocks[stretch]["key"] = NONE
+    ws.lru[stretch]["next"] = inst["spare"]
+    inst["spare"] = stretch
 
 
 @leaf
@@ -32,10 +42,7 @@ def _evict(ws, inst, count):
             record["duplicate_next"] -= evicted
         inst["keyed"] -= evicted
         if evicted == size:
-            lru.unlink(ws, inst, head)
-            record["key"] = NONE
-            ws.lru[head]["next"] = inst["spare"]
-            inst["spare"] = head
+            _drop(ws, inst, head)
     else:
         lru.unlink(ws, inst, head)
         forget(ws, inst, head)
@@ -85,6 +92,7 @@ def release_stretch(ws, inst, s, group, first, end):
     block = np.int64(new_id(ws, inst))
     record = ws.blocks[block]
     record["key"] = STRETCH
+    record["ref_count"] = 0
     record["extent"] = s
     record["hits"] = group
     record["duplicate_prev"] = first
@@ -94,6 +102,16 @@ def release_stretch(ws, inst, s, group, first, end):
     inst["evictable"] += end - first
     inst["keyed"] += end - first
     return block
+
+
+@leaf
+def take_stretch(ws, inst, stretch):
+    """Let the blocks of a stretch be used again."""
+    size = np.int64(ws.blocks[stretch]["duplicate_next"]) - ws.blocks[stretch]["duplicate_prev"]
+    inst["free"] -= size
+    inst["evictable"] -= size
+    inst["keyed"] -= size
+    _drop(ws, inst, stretch)
 
 
 @leaf

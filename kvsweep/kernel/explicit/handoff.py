@@ -77,7 +77,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
-    touch_hits(inp, ws, lane, inst, state, s, hits)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits)
     grow(ws, lane, inst, tally, state, hits + blocks, measured)
     state["computed"] = prompt
     hold(inp, ws, lane, inst, r)

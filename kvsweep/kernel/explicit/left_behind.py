@@ -132,6 +132,7 @@ def _cut_behind(ws, inst, found, place):
     upper = np.int64(new_id(ws, inst))
     record = ws.blocks[upper]
     record["key"] = STRETCH
+    record["ref_count"] = 0
     record["extent"] = NONE
     record["hits"] = 0
     record["duplicate_prev"] = place + 1
@@ -178,6 +179,7 @@ def cut_out(ws, lane, inst, engine, place, ahead, s, group, block):
     _note_at(ws, inst, own)["record"] = found
     record = ws.blocks[found]
     record["key"] = STRETCH
+    record["ref_count"] = 0
     record["extent"] = s
     record["hits"] = group
     record["duplicate_prev"] = block

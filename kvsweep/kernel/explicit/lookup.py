@@ -10,6 +10,7 @@ from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .own_again import have_again, own_hits, recorded, watch_own
 from .slots import groups_of, slot_of
 from .state_hits import count_hit, find_state, touch_state
 from .states import keeps_states
@@ -105,14 +106,17 @@ def find_hits(inp, ws, lane, inst, request, state, s):
     hits, unused, used : int
         Leading blocks of each group; real blocks among them without a user, and with one.
     """
-    hits = np.int64(0)
+    hits, own = np.int64(0), np.int64(0)
     if lane["prefix_caching"]:
         limit = full_blocks(lane, state["known"] - 1)
         if not state["preempted"]:
             limit = min(limit, request["reusable"])
-        hits, longest = _find_common(inp, ws, lane, inst, request, state, limit)
+        others = recorded(lane, state, limit)
+        hits, longest = _find_common(inp, ws, lane, inst, request, state, others)
         if lane["states"]:  # where others have more without a state (R12.9)
             ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
+        if hits == others:
+            own = own_hits(ws, lane, inst, state, s, limit)
     unused, used = count_hit(ws, lane, state, hits)
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
@@ -120,30 +124,33 @@ def find_hits(inp, ws, lane, inst, request, state, s):
             users = ws.blocks[ws.tables[slot_of(state, group, block)]]["ref_count"]
             unused += users == 0
             used += users > 0
-    return hits, unused, used
+    return hits + own, unused + own, used
 
 
 @leaf
-def watch_hits(inp, ws, lane, state, hits):
+def watch_hits(inp, ws, lane, inst, state, s, hits):
     """Mark what a refused head hits; the marks stay, as to try it once more does no harm."""
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
-        for block in range(gone, hits):
+        for block in range(gone, recorded(lane, state, hits)):
             ws.blocks[ws.tables[slot_of(state, group, block)]]["hits"] = 1
+    watch_own(ws, lane, inst, state, s)
 
 
 @leaf
-def touch_hits(inp, ws, lane, inst, state, s, hits):
+def touch_hits(inp, ws, lane, inst, r, state, s, hits):
     """Let a request have the blocks that were found, and no others."""
     clear(ws, lane, state, s)
-    state["private"] = max(np.int64(state["shared"]), hits)  # older ones of a victim keep records
+    have_again(inp, ws, lane, inst, inp.requests[lane["request_lo"] + r], state, s, hits)
+    others = recorded(lane, state, hits)
+    state["private"] = max(np.int64(state["shared"]), others)  # older ones of a victim keep records
     if hits == 0:
         watch_windows(inp, ws, lane, state, s)
         return
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
         ws.edges[s * groups_of(lane) + group]["gone"] = gone
-        for block in range(gone, hits):
+        for block in range(gone, others):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
     touch_state(ws, lane, inst, state, s, hits)
     state["blocks"] = hits

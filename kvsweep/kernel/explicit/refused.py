@@ -19,6 +19,7 @@ def evicts_hit(ws, inst, engine, count):
             record = ws.blocks[node]
             if record["key"] == STRETCH:
                 lacks -= np.int64(record["duplicate_next"]) - record["duplicate_prev"]
+                found = record["ref_count"] != 0
             else:
                 lacks -= 1
                 found = record["hits"] != 0

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for
+from .own_again import recorded
 from .slots import groups_of, slot_of
 from .tables import left_by, window_of
 
@@ -29,7 +30,7 @@ def _with_duplicates(inp, ws, lane, state, hits):
     count = np.int64(0)
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
-        for block in range(gone, hits):
+        for block in range(gone, recorded(lane, state, hits)):
             found = np.int64(ws.tables[slot_of(state, group, block)])
             record = ws.blocks[found]
             count += record["ref_count"] == 0 and record["duplicate_next"] != found

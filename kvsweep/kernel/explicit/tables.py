@@ -3,7 +3,7 @@
 All tables of a request have the same length. The leading slots of a group with a window may be
 *gone*: the window has left their blocks, and the pool has them back (rule R12.2). Only slots of
 cached blocks are read, and only of those that have records: from `state["private"]` on nobody else
-has the keys, and the blocks are counted until the request is preempted.
+has the keys, and the blocks are counted (own_again.py: those of a victim).
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def watch_windows(inp, ws, lane, state, s):
 
 
 @leaf
-def _release(ws, lane, inst, state, s, group, first, end):
+def release(ws, lane, inst, state, s, group, first, end):
     """Free blocks `first` to ``end - 1`` of a table, the last one first.
 
     Return the stretch of those that are cached and nobody else's, NONE if there are none.
@@ -75,31 +75,6 @@ def _release(ws, lane, inst, state, s, group, first, end):
 
 
 @leaf
-def _split_gone(inp, ws, lane, inst, request, s, group, block, slot):
-    """Give a block that a window has left a record, unless it was evicted; return that."""
-    key = key_of(inp, lane, request, group, block)
-    found = np.int64(ws.tables[slot])
-    if block_records.is_stretch_with(ws, inst, found, s, group, block):
-        found = block_records.split_last(ws, inst, found, key)
-    return found
-
-
-@leaf
-def split(inp, ws, lane, inst, request, state, s):
-    """Give all cached blocks of a victim records, before they are freed: it may hit them again."""
-    private, published = np.int64(state["private"]), np.int64(state["published"])
-    for group in range(groups_of(lane)):
-        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        for block in range(min(gone, published) - 1, private - 1, -1):
-            slot = slot_of(state, group, block)
-            ws.tables[slot] = _split_gone(inp, ws, lane, inst, request, s, group, block, slot)
-        for block in range(max(private, gone), published):
-            key = key_of(inp, lane, request, group, block)
-            ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
-    state["private"] = FAR
-
-
-@leaf
 def release_left(inp, ws, lane, inst, engine, request, state, s):
     """Give back the blocks that the windows have left, of processed tokens (rule R12.2)."""
     tokens = state["computed"] - state["flight"]
@@ -109,7 +84,7 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
         gone = np.int64(ws.edges[place]["gone"])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
-            stretch = _release(ws, lane, inst, state, s, group, gone, left)
+            stretch = release(ws, lane, inst, state, s, group, gone, left)
             for block in range(max(gone, np.int64(state["private"])), left):
                 ws.tables[slot_of(state, group, block)] = stretch
             ws.edges[place]["gone"] = left
@@ -123,7 +98,7 @@ def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
     place = s * groups_of(lane) + group
     gone = np.int64(ws.edges[place]["gone"])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
-    stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
+    stretch = release(ws, lane, inst, state, s, group, gone, gone + 1)
     if stretch != NONE:
         ws.tables[slot_of(state, group, gone)] = stretch
     ws.edges[place]["gone"] = gone + 1
@@ -211,7 +186,7 @@ def release_all(ws, lane, inst, state, s):
         release_states(ws, lane, inst, state, s)
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        _release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+        release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     if not lane["states_first"]:
         release_states(ws, lane, inst, state, s)
     clear(ws, lane, state, s)

@@ -12,8 +12,9 @@ from ..time.windows import inside
 from .aligning import aligned
 from .batches import entry_at, scheduled_batch
 from .longest import left_to_longest
+from .own_again import release_victim
 from .stages import has_share
-from .tables import allocate, release_all, split
+from .tables import allocate
 
 
 @leaf
@@ -137,8 +138,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     state["frontier"] = max(state["frontier"], min(state["computed"], state["known"]))
     state["preempted"] = 1
     request = inp.requests[lane["request_lo"] + r]
-    split(inp, ws, lane, inst, request, state, s)
-    release_all(ws, lane, inst, state, s)
+    release_victim(inp, ws, lane, inst, request, state, s)
     state["computed"] = 0
     state["drafts"] = 0
     state["placeholders"] = 0
