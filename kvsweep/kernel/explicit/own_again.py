@@ -82,7 +82,7 @@ def own_hits(ws, lane, inst, state, s, limit):
     stretch = _stretch_of(ws, lane, inst, state, s)
     if stretch != NONE:
         end = min(np.int64(limit), np.int64(ws.blocks[stretch]["duplicate_next"]))
-        hits = max(end - state["shared"], 0)
+        hits = max(end - state["shared"], hits)
     return hits
 
 
