@@ -7,12 +7,11 @@ in it as well. (A weight of 0, a distribution's parameters that must be given al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.bending import Slice
 from kvsweep.config.choices import Choice, choices_of
-from kvsweep.config.lengths import Constant, Empirical
 from kvsweep.config.pool_reads import (
     Reads,
     some_pool,
@@ -26,15 +25,28 @@ from kvsweep.config.pool_reads import (
 )
 from kvsweep.config.pools import ROLES
 from kvsweep.config.schema import KeyPath
+from kvsweep.config.workload_reads import (
+    clamps,
+    clients_of,
+    copies,
+    has_cv,
+    has_times,
+    in_sessions,
+    is_thoughtless,
+    repeats,
+    scales,
+    spreads,
+    taken_from_workload,
+    takes_arrivals,
+    takes_cv,
+)
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.cluster_section import Cluster
     from kvsweep.config.scenario import Scenario
-    from kvsweep.config.sessions import Sessions
 
 _URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)
-_SHAPED = ("gamma", "weibull")
 
 
 class Rule(NamedTuple):
@@ -49,7 +61,7 @@ def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     numbers = (part for part in path if isinstance(part, int))
     client = next(numbers, None) if "clients" in path else None
     names = [str(part) for part in path if not isinstance(part, int)]
-    if client is not None and client >= len(_clients(scenario)):
+    if client is not None and client >= len(clients_of(scenario)):
         return None  # a cell with other clients
     for n in range(1, len(names) + 1):
         rule = RULES.get(".".join(names[:n]))
@@ -120,80 +132,6 @@ def _is_urgent_first(scenario: Scenario) -> bool:
     return scenario.engine.scheduler in [item.label for item in _URGENT_FIRST]
 
 
-def _clients(scenario: Scenario) -> Any:
-    return scenario.workload.clients if scenario.workload else ()
-
-
-def _takes(key: str) -> Reads:
-    """Return whether somebody takes a key from the workload that clients may have themselves."""
-
-    def reads(scenario: Scenario, client: int | None) -> bool:
-        clients = _clients(scenario)
-        return not clients or any(getattr(c, key) is None for c in clients)
-
-    return reads
-
-
-def _spreads(scenario: Scenario) -> bool:
-    """Return whether gaps between arrivals matter: not the order of one sender's requests."""
-    workload = scenario.workload
-    return workload is None or workload.rate is not None or len(workload.clients) > 1
-
-
-def _takes_arrivals(scenario: Scenario, client: int | None) -> bool:
-    return _spreads(scenario) and _takes("arrivals")(scenario, client)
-
-
-def _takes_cv(scenario: Scenario, client: int | None) -> bool:
-    workload = scenario.workload
-    if not _spreads(scenario):
-        return False
-    if workload is None or not workload.clients:
-        return workload is None or workload.arrivals in _SHAPED
-    inheriting = [c for c in workload.clients if c.cv is None]
-    return any((c.arrivals or workload.arrivals) in _SHAPED for c in inheriting)
-
-
-def _has_cv(scenario: Scenario, client: int | None) -> bool:
-    workload = scenario.workload
-    assert workload is not None
-    assert client is not None
-    process = workload.clients[client].arrivals or workload.arrivals
-    return process in _SHAPED and _spreads(scenario)
-
-
-def _owner(scenario: Scenario, client: int | None) -> Any:
-    """Return the client of this number, or the workload."""
-    return scenario.workload if client is None else _clients(scenario)[client]
-
-
-def _clamps(lengths: str, bound: str) -> Reads:
-    """Return whether a bound changes any length of a distribution with known values."""
-
-    def reads(scenario: Scenario, client: int | None) -> bool:
-        drawn = getattr(_owner(scenario, client), lengths)
-        if isinstance(drawn, Constant | Empirical):
-            values = (drawn.value,) if isinstance(drawn, Constant) else drawn.values
-            limit = getattr(drawn, bound)
-            return limit is None or (min(values) < limit if bound == "min" else limit < max(values))
-        return True
-
-    return reads
-
-
-def _in_sessions(condition: Callable[[Sessions], bool]) -> Reads:
-    def reads(scenario: Scenario, client: int | None) -> bool:
-        sessions = getattr(_owner(scenario, client), "sessions", None)
-        return sessions is not None and sessions.rounds > 1 and condition(sessions)
-
-    return reads
-
-
-def _thoughtless(scenario: Scenario, client: int | None) -> bool:
-    sessions = getattr(_owner(scenario, client), "sessions", None)
-    return sessions is None or sessions.think_time_s == 0
-
-
 def _has_tier(scenario: Scenario, client: int | None) -> bool:
     return scenario.cache.cpu_blocks > 0
 
@@ -205,20 +143,20 @@ def _connects(scenario: Scenario, client: int | None) -> bool:
 def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
     rounds = "sessions of several rounds"
     for key in ("context", "arrivals", "truncate"):
-        yield f"{prefix}.{key}", Rule(_in_sessions(lambda s: True), rounds)
+        yield f"{prefix}.{key}", Rule(in_sessions(lambda s: True), rounds)
     # think_time_s must be given: 0 where there is nothing to think about.
-    thinks = _in_sessions(lambda s: s.think_time_s > 0)
+    thinks = in_sessions(lambda s: s.think_time_s > 0)
     yield (
         f"{prefix}.think_time_s",
-        Rule(lambda s, c: thinks(s, c) or _thoughtless(s, c), f"{rounds} (without: 0)"),
+        Rule(lambda s, c: thinks(s, c) or is_thoughtless(s, c), f"{rounds} (without: 0)"),
     )
     yield f"{prefix}.think_time", Rule(thinks, "several rounds and a think_time_s of more than 0")
-    drops = _in_sessions(lambda s: s.context == "accumulate" and not s.keep_reasoning)
+    drops = in_sessions(lambda s: s.context == "accumulate" and not s.keep_reasoning)
     yield (
         f"{prefix}.reason_ratio",
         Rule(drops, "several rounds, context 'accumulate' and keep_reasoning = false"),
     )
-    keeps = _in_sessions(lambda s: s.context == "accumulate" and s.reason_ratio > 0)
+    keeps = in_sessions(lambda s: s.context == "accumulate" and s.reason_ratio > 0)
     yield (
         f"{prefix}.keep_reasoning",
         Rule(keeps, "several rounds, context 'accumulate' and a reason_ratio of more than 0"),
@@ -228,30 +166,7 @@ def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
 def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
     for bound, beyond in (("min", "below"), ("max", "above")):
         needs = f"a length {beyond} it, which the distribution never has"
-        yield f"{prefix}.{key}.{bound}", Rule(_clamps(key, bound), needs)
-
-
-def _copies(scenario: Scenario, client: int | None) -> bool:
-    """Return whether a trace's requests are copied."""
-    workload = scenario.workload
-    return workload is not None and (workload.repeat > 1 or workload.loop > 1)
-
-
-def _repeats(scenario: Scenario, client: int | None) -> bool:
-    return scenario.workload is not None and scenario.workload.repeat > 1
-
-
-def _has_times(scenario: Scenario, client: int | None) -> bool:
-    """Return whether a trace's requests, or sessions, have times, as far as settings tell."""
-    read = None if scenario.workload is None else scenario.workload.read
-    return read is None or (read.arrivals != "at-once" and read.lanes is None)
-
-
-def _scales(scenario: Scenario, client: int | None) -> bool:
-    """Return whether requests of a trace arrive at several times, as far as settings tell."""
-    workload = scenario.workload
-    spread = workload is not None and workload.repeat_spread_s > 0
-    return _has_times(scenario, client) or (_repeats(scenario, client) and spread)
+        yield f"{prefix}.{key}.{bound}", Rule(clamps(key, bound), needs)
 
 
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
@@ -274,21 +189,21 @@ _TIMED = "arrivals that are not all at once, nor on read.lanes as each is free"
 _SPREAD = "with concurrency, a rate or several clients"
 
 RULES: dict[str, Rule] = {
-    "workload.arrivals": Rule(_takes_arrivals, f"{_NO_OWN}, and {_SPREAD}"),
-    "workload.clients.arrivals": Rule(lambda s, c: _spreads(s), _SPREAD),
-    "workload.prompt": Rule(_takes("prompt"), _NO_OWN),
-    "workload.output": Rule(_takes("output"), _NO_OWN),
-    "workload.sessions": Rule(_takes("sessions"), _NO_OWN),
+    "workload.arrivals": Rule(takes_arrivals, f"{_NO_OWN}, and {_SPREAD}"),
+    "workload.clients.arrivals": Rule(lambda s, c: spreads(s), _SPREAD),
+    "workload.prompt": Rule(taken_from_workload("prompt"), _NO_OWN),
+    "workload.output": Rule(taken_from_workload("output"), _NO_OWN),
+    "workload.sessions": Rule(taken_from_workload("sessions"), _NO_OWN),
     "workload.cv": Rule(
-        _takes_cv,
+        takes_cv,
         f"arrivals 'gamma' or 'weibull', of a client without its own cv, and {_SPREAD}",
     ),
-    "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
-    "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
-    "workload.copies": Rule(_copies, "workload.repeat or workload.loop of more than 1"),
-    "workload.scale": Rule(_scales, _TIMED),
-    **{f"workload.slice.{key}": Rule(_has_times, _TIMED) for key in Slice.model_fields},
-    "workload.repeat_spread_s": Rule(_repeats, "workload.repeat of more than 1"),
+    "workload.clients.cv": Rule(has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
+    "workload.clients.rate_fraction": Rule(lambda s, c: len(clients_of(s)) > 1, "several clients"),
+    "workload.copies": Rule(copies, "workload.repeat or workload.loop of more than 1"),
+    "workload.scale": Rule(scales, _TIMED),
+    **{f"workload.slice.{key}": Rule(has_times, _TIMED) for key in Slice.model_fields},
+    "workload.repeat_spread_s": Rule(repeats, "workload.repeat of more than 1"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),
     **{
