@@ -192,9 +192,10 @@ def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
             scheduler.max_num_scheduled_tokens,
             scenario.max_num_batched_tokens,
         ),
-        "max_model_len": (scheduler.max_model_len, scenario.longest or LONGEST),
         "speculative.tokens": (scheduler.num_spec_tokens, scenario.drafts),
     }
+    if scenario.longest is not None:
+        found["max_model_len"] = (scheduler.max_model_len, scenario.longest)
     stages = scenario.pipeline_parallel_size
     if stages > 1:
         found["pipeline_parallel_size: steps in flight"] = (

@@ -186,7 +186,8 @@ def _limit(draft: _Draft) -> None:
     for request in draft.requests:
         room = engine["max_model_len"] - _tokens(request) - r.randrange(2 * drafts + 1)
         if room > 0 and r.random() < 0.6:
-            request["output"][1] += room
+            segment, count = request["output"]
+            request["output"] = [segment, count + room]  # prompts with this answer stay as they are
     _repeat_long_prompt(draft)
     if kind > 0.85:
         engine["enable_chunked_prefill"] = False
