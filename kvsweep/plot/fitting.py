@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import LayoutEngine
 
+COLOURS = "<colorbar>"  # what matplotlib labels the axes of a colour bar with
 EDGE = 0.03  # inches that are left free
 
 FEWEST = 8  # letters of a line
@@ -82,17 +83,17 @@ def _labels(figure: Figure) -> Iterator[_Label]:
             yield _Label(axes.xaxis.label, width, ends=(0.0, _before_colours(axes, figure)))
         if axes.yaxis.label.get_text():
             yield _Label(axes.yaxis.label, height, is_upright=True, ends=_between(axes, figure))
-    whole: Any = figure
-    if (below := whole._supxlabel) is not None and below.get_text():
-        yield _Label(below, figure.bbox.width, is_of_panel=False, is_of_measure=False)
-    if (beside := whole._supylabel) is not None and beside.get_text():
-        yield _Label(beside, figure.bbox.height, is_upright=True, is_of_panel=False)
+    for label in figure.texts:
+        if label.get_text() and label.get_text() == figure.get_supxlabel():
+            yield _Label(label, figure.bbox.width, is_of_panel=False, is_of_measure=False)
+        elif label.get_text() and label.get_text() == figure.get_supylabel():
+            yield _Label(label, figure.bbox.height, is_upright=True, is_of_panel=False)
 
 
 def _before_colours(axes: Axes, figure: Figure) -> float:
     """Return where colours stand beside the label below a panel, which they would cover."""
     box = axes.xaxis.label.get_window_extent()
-    bars = (other.bbox for other in figure.axes if hasattr(other, "_colorbar"))
+    bars = (other.bbox for other in figure.axes if other.get_label() == COLOURS)
     beside = (bar for bar in bars if bar.x0 >= axes.bbox.x1)
     return (
         min((bar.x0 for bar in beside if bar.y0 < box.y1 and box.y0 < bar.y1), default=inf)
@@ -161,6 +162,6 @@ def _rejoined(lines: list[str]) -> list[str]:
 
 def is_too_small(figure: Figure) -> bool:
     """Whether a panel of a figure that is laid out has no room to show anything."""
-    panels = (axes for axes in figure.axes if axes.axison and not hasattr(axes, "_colorbar"))
+    panels = (axes for axes in figure.axes if axes.axison and axes.get_label() != COLOURS)
     sides = [side for axes in panels for side in (axes.bbox.width, axes.bbox.height)]
     return min(sides, default=figure.dpi) < LEAST * figure.dpi
