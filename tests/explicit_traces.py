@@ -9,6 +9,7 @@ from strategies import _Drawn, _Random, _trace
 
 FEATURES = (
     *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
+    "roles and drafts",
 )
 PIPELINES = (
     *("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share"),
@@ -55,13 +56,13 @@ def _explicit(source, features, max_requests, closed_loop):
         scenario["engine"]["pipeline_fair_share"] = "share" in feature
         if "drafts" in feature:
             scenario["engine"]["async_scheduling"] = True  # else refused
-    if feature in ("roles", "leases"):
+    if feature.startswith(("roles", "leases")):
         _add_roles(source, scenario)
-    if feature == "routed roles":
+    if feature.startswith("routed roles"):
         routing = {key: scenario["cluster"][key] for key in ROUTING}
         _add_roles(source, scenario)
         _add_routing(source, scenario["cluster"], routing)
-    if feature == "leases":
+    if feature.startswith("leases"):
         _add_leases(source, trace)
     if feature == "pools":
         _add_pools(source, scenario)

@@ -175,8 +175,6 @@ def _check_roles(scenario: Scenario) -> None:
     apart = "prefill and decode apart"
     if is_hybrid(scenario.cache.groups):
         raise KeyProblem(("cache", "groups"), f"not with {apart}: no rule was recorded")
-    if scenario.engine.drafts:
-        raise KeyProblem(("engine", "speculative"), f"not with {apart}: no rule was recorded")
     if scenario.engine.pipeline_parallel_size > 1:
         raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")
 

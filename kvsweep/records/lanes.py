@@ -102,6 +102,7 @@ LANE_FIELDS = (
     Field("most_accepted", i64, "token", "drafts that any verification of the list accepts"),
     Field("slot", i64, "token", "what a request takes of a step's input beside its tokens"),
     Field("ahead", i64, "token", "tokens behind a block that its key covers too"),
+    Field("drops_last", u8, "1", "1 if a request does without the last block that it hits"),
     Field("role", i64, "1", "what the instance does of a request: WHOLE, PREFILL or DECODE"),
     Field("longest", i64, "token", "longest request that an instance serves, output included"),
     Field("routed", i64, "1", "leading instances, those that requests are routed to"),
@@ -156,7 +157,7 @@ CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
 GROUPS = ("more_groups", "windows")
 STATES = ("states", "states_first", "checkpoints")
-DRAFTS = ("drafts", "slot", "ahead")
+DRAFTS = ("drafts", "slot", "ahead", "drops_last")
 PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
 EXPLICIT = ("explicit", *GROUPS, *STATES, *DRAFTS, *APART, *PIPELINE)

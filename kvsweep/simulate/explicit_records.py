@@ -12,6 +12,7 @@ from ..config.cluster_section import Cluster
 from ..config.coefficients import step_fields
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
 from ..config.groups import CacheGroup, attention_groups, state_groups
+from ..config.pools import has_roles
 from ..policies import INDEX, LoadFailure, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
 from .routers import reads_of, scorers_of
@@ -43,6 +44,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "fair_share": engine.pipeline_fair_share and engine.pipeline_parallel_size > 1,
         "drafts": engine.drafts,
         "ahead": looks_ahead(scenario),
+        "drops_last": _reuses_for_eagle(scenario) and has_roles(scenario.cluster),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
         "more_places": _more_places(scenario),
         "longest": engine.max_model_len or ANY_LENGTH,
@@ -110,10 +112,15 @@ def _lease_fields(cluster: Cluster) -> dict[str, Any]:
 
 def looks_ahead(scenario: Scenario) -> int:
     """Return how many tokens behind a block its key covers too (rule R13.5)."""
+    return int(_reuses_for_eagle(scenario) and not has_roles(scenario.cluster))
+
+
+def _reuses_for_eagle(scenario: Scenario) -> bool:
+    """Return whether cached blocks are used of which EAGLE has read one token more."""
     engine = scenario.engine
     if engine.speculative is None or engine.drafts == 0:
-        return 0
-    return int(engine.speculative.method == "eagle" and engine.enable_prefix_caching)
+        return False
+    return engine.speculative.method == "eagle" and engine.enable_prefix_caching
 
 
 def pool_records(scenario: Scenario) -> list[NDArray[Any]]:

@@ -64,7 +64,8 @@ class Cluster:
     """
 
     def __init__(self, requests, scenario, check):
-        ahead = scenario.engine.looks_ahead
+        # With a connector vLLM keeps the keys of other engines, and hits a block less.
+        ahead = scenario.engine.looks_ahead and scenario.cluster.of_role("prefill") is None
         self.keys = (KeysAhead if ahead else BlockKeys)(scenario.cache.block_size)
         # Runs that end take about one step per token at most; where urgent requests make others
         # begin anew, a few (the kernel's limit is wider there, for long lists).

@@ -86,6 +86,11 @@ class Engine:
         return int(self.drafts > 0 and self.speculative["method"] == "draft")
 
     @property
+    def verification(self):
+        """Places that a verification of drafts and those that follow it take."""
+        return 1 + 2 * self.drafts if self.drafts else 0
+
+    @property
     def looks_ahead(self):
         """Whether keys of blocks have a token of the next block in them."""
         eagle = self.drafts > 0 and self.speculative["method"] == "eagle"

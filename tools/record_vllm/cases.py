@@ -12,10 +12,10 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pipeline", "pipeline-state", "pipeline-spec", "spec-longest"),
+    *("pd-spec", "pipeline", "pipeline-state", "pipeline-spec", "spec-longest"),
 )
-"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode;
-`spec-longest` drafts that vLLM cuts at its longest request."""
+"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
+`pd-spec` with drafts; `spec-longest` drafts that vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -33,7 +33,8 @@ _MIXES = (
 
 
 # Synchronous about half of the time.
-_EITHER = ("offload", "state", "state-spec", "pd", "pipeline", "pipeline-state", "spec-longest")
+_EITHER = ("offload", "state", "state-spec", "pd", "pd-spec", "pipeline", "pipeline-state")
+_EITHER += ("spec-longest",)
 
 
 @dataclass
@@ -74,7 +75,7 @@ def make_case(feature: str, seed: int) -> Document:
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
-    if feature == "pd":
+    if "pd" in draft.features:
         _disaggregate(draft)
     tags = draft.tags + sorted(draft.features - {feature})
     return {
@@ -312,7 +313,8 @@ def _offload(draft: _Draft) -> None:
 def _disaggregate(draft: _Draft) -> None:
     r, size = draft.random, draft.block_size
     prefill, decode = r.choice([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)])
-    largest = max(ceil_div(_tokens(request), size) for request in draft.requests)
+    more = 2 * draft.engine.get("speculative", {}).get("tokens", 0)
+    largest = max(ceil_div(_tokens(request) + more, size) for request in draft.requests)
     draft.cluster = {
         "prefill_instances": prefill,
         "decode_instances": decode,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kvsweep.errors import InputError
@@ -53,17 +54,28 @@ class Cluster:
         raise InputError(f"no end after {MOST_ROUNDS:,} steps: this schedule may never end")
 
     def _arrive(self) -> None:
-        size = self._scenario.block_size
         for request, times in zip(self._requests, self._shared.per_request, strict=True):
-            tokens = request.prompt_tokens
-            last = tokens + request.output_tokens - 1
-            fits = ceil_div(tokens, size) <= self._layout.prefill_blocks
-            fits = fits and self._scenario.is_short_enough(tokens, request.output_tokens)
-            if not (fits and ceil_div(last, size) <= self._layout.decode_blocks):
+            prefill = self._fits(request.prompt_tokens, 1, self._layout.prefill_blocks)
+            decode = self._fits(
+                request.prompt_tokens, request.output_tokens, self._layout.decode_blocks
+            )
+            if not (prefill and decode and self._can_pull(request.prompt_tokens)):
                 times["rejected"] = True
                 continue
             instance = self._prefill[request.number % len(self._prefill)]
             instance.arrivals.append((times["queue_us"], request.number, request.number))
+
+    def _fits(self, prompt_tokens: int, output_tokens: int, blocks: int) -> bool:
+        scenario = replace(self._scenario, gpu_blocks=blocks)
+        return scenario.can_ever_run(prompt_tokens, output_tokens)
+
+    def _can_pull(self, prompt_tokens: int) -> bool:
+        """Whether vLLM ever pulls a prompt, for which it reserves room to verify drafts."""
+        scenario = self._scenario
+        step = 1 + 2 * scenario.drafts if scenario.drafts else 0
+        tokens = (prompt_tokens, step)
+        needed = sum(ceil_div(count, scenario.block_size) for count in tokens)
+        return needed <= self._layout.decode_blocks
 
     def _result(self, instances: list[Instance]) -> Document:
         for instance in instances:
@@ -89,7 +101,7 @@ class Cluster:
         prefill, decode = (
             sum(t[role]["preemptions"] for t in requests) for role in (PREFILL, DECODE)
         )
-        return {
+        totals = {
             "steps": sum(len(instance.rows) for instance in instances),
             "preemptions": prefill + decode,
             "prefill_preemptions": prefill,
@@ -99,6 +111,10 @@ class Cluster:
             "rejected": sum(times["rejected"] for times in requests),
             "end_us": max([0, *(times["finish_us"] or 0 for times in requests)]),
         }
+        if self._scenario.drafts:
+            totals["draft_tokens"] = sum(each.sampler.drafted for each in instances)
+            totals["accepted_tokens"] = sum(each.sampler.accepted for each in instances)
+        return totals
 
 
 def _unseen(scenario: Scenario, request: Request) -> dict[str, Any]:

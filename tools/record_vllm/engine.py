@@ -11,6 +11,7 @@ from record_vllm.building import make_scheduler
 from record_vllm.device import LOAD, Device, Execution, Transfer
 from record_vllm.probes import watch
 from record_vllm.requests import Request
+from record_vllm.sampling import Sampler
 from record_vllm.scenario import Scenario
 from record_vllm.steps import Decision, Ordered, complete, decide, make_request, request_id
 
@@ -69,10 +70,10 @@ class Engine:
         self.counts = watch(self.scheduler)
         self.rows: list[Row] = []
         self.per_request = [_unseen(scenario, request) for request in requests]
-        self.drafted = self.accepted = self.finished = 0
+        self.sampler = Sampler(self.scheduler, requests)
+        self.finished = 0
         self._cache_totals = dict.fromkeys(CACHE_TOTALS, 0)
         self._hasher = vllm.block_hasher(scenario, config)
-        self._verified = [0] * len(requests)
 
     def add(self, number: int) -> None:
         """Enter a request into the waiting list, or refuse it if it can never run."""
@@ -153,7 +154,7 @@ class Engine:
 
     def settle(self, batch: Batch) -> None:
         """Give vLLM what came of a step: tokens, accepted drafts, completed transfers."""
-        tokens, verified = self._sample(batch.decision)
+        tokens, verified = self.sampler.sample(batch.decision)
         report = self._report(batch) if self._scenario.offload else None
         outputs, advanced = complete(self._vllm, self.scheduler, batch.decision, tokens, report)
         for output in outputs.values():
@@ -174,39 +175,13 @@ class Engine:
             if self._scenario.drafts:
                 batch.row["acc"] = verified
         if self._scenario.drafts and not self._scenario.async_scheduling and not batch.empty:
-            ids = [entry.id for entry in batch.decision.entries]
-            drafts = [[3] * self._scenario.drafts for _ in ids]
-            self.scheduler.update_draft_token_ids(self._vllm.DraftTokenIds(ids, drafts))
+            self.sampler.draft(self._vllm, batch.decision, self._scenario.drafts)
 
     def cache_totals(self) -> dict[str, int]:
         """Return `CACHE_TOTALS`: what vLLM has told, and what it would tell with the next step."""
         totals = dict(self._cache_totals)
         _add(totals, self.scheduler.kv_cache_manager.prefix_cache_stats)
         return totals
-
-    def _sample(self, decision: Decision) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the tokens of each request, and [request, drafts, accepted] where verified."""
-        tokens: list[list[int]] = []
-        verified = []
-        for entry in decision.entries:
-            if not entry.samples:
-                tokens.append([])
-                continue
-            taken = 0
-            request = self._requests[entry.number]
-            if entry.drafts:
-                # What a request is admitted with are no drafts yet, but room for them.
-                if not entry.admitted:
-                    turn = self._verified[entry.number]
-                    taken = min(request.accepted[turn % len(request.accepted)], entry.drafts)
-                    self._verified[entry.number] += 1
-                verified.append([entry.number, entry.drafts, taken])
-                self.drafted += entry.drafts
-                self.accepted += taken
-            known = self.scheduler.requests.get(entry.id)
-            first = known.num_output_tokens if known is not None else 0
-            tokens.append(request.output_ids(first, 1 + taken))
-        return tokens, verified
 
     def _report(self, batch: Batch) -> Any:
         """Return what the worker tells the connector: transfers that ended with this step."""

@@ -12,6 +12,7 @@ from record_vllm.adapter import Vllm
 from record_vllm.building import make_scheduler
 from record_vllm.probes import watch
 from record_vllm.requests import Request
+from record_vllm.sampling import Sampler
 from record_vllm.scenario import Disaggregation, Scenario
 from record_vllm.steps import Decision, Ordered, complete, decide, make_request, request_id
 
@@ -79,6 +80,7 @@ class Instance:
         self.scheduler.finished_req_ids = Ordered()
         self._hasher = shared.vllm.block_hasher(shared.scenario, config)
         self._counts = watch(self.scheduler)
+        self.sampler = Sampler(self.scheduler, shared.requests)
         self.arrivals: list[tuple[int, int, int]] = []
         self.inbox: list[tuple[int, str, int]] = []
         self.rows: list[dict[str, Any]] = []
@@ -198,13 +200,10 @@ class Instance:
         self._clock = max(self._clock, flight.end)
         arrived = sorted((x for x in self.inbox if x[0] <= flight.end), key=lambda x: x[0])
         self.inbox = [x for x in self.inbox if x[0] > flight.end]
-        outputs, advanced = complete(
-            self._shared.vllm,
-            self.scheduler,
-            flight.decision,
-            self._sample(flight.decision),
-            self._report(arrived, flight.end),
-        )
+        vllm, scenario = self._shared.vllm, self._shared.scenario
+        tokens, verified = self.sampler.sample(flight.decision)
+        report = self._report(arrived, flight.end)
+        outputs, advanced = complete(vllm, self.scheduler, flight.decision, tokens, report)
         for output in outputs.values():
             for one in output.outputs:
                 if one.finish_reason is not None and self.role == PREFILL:
@@ -214,6 +213,10 @@ class Instance:
         if flight.row is not None:
             free = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
             flight.row |= {"fin": ended, "free_end": free}
+            if scenario.drafts:
+                flight.row["acc"] = verified
+        if scenario.drafts and not scenario.async_scheduling and flight.decision.entries:
+            self.sampler.draft(vllm, flight.decision, scenario.drafts)
         if flight.idle and not arrived and all(other.idle for other in self._flying):
             self._asleep = True
 
@@ -227,15 +230,6 @@ class Instance:
         return self._shared.vllm.KVConnectorOutput(
             finished_recving=told[RECEIVED] or None, finished_sending=told[SENT] or None
         )
-
-    def _sample(self, decision: Decision) -> list[list[int]]:
-        tokens = []
-        for entry in decision.entries:
-            known = self.scheduler.requests.get(entry.id)
-            first = known.num_output_tokens if known is not None else 0
-            ids = self._shared.requests[entry.number].output_ids(first, 1)
-            tokens.append(ids if entry.samples else [])
-        return tokens
 
     def _times(self, advanced: list[Any], end: int) -> list[int]:
         """Note first and last tokens, and return the requests that ended here."""

@@ -172,8 +172,8 @@ class _Run:
         if self._scenario.preempts_in_flight and counts.preempted_in_flight is not None:
             totals["preempted_in_flight"] = counts.preempted_in_flight
         if self._scenario.drafts:
-            totals["draft_tokens"] = engine.drafted
-            totals["accepted_tokens"] = engine.accepted
+            totals["draft_tokens"] = engine.sampler.drafted
+            totals["accepted_tokens"] = engine.sampler.accepted
         if counts.window_freed:
             totals["window_freed"] = counts.window_freed
         return totals

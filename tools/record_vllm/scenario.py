@@ -279,7 +279,6 @@ def _check_combination(scenario: Scenario) -> None:
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
     others: Mapping[str, object] = {
-        "engine.speculative": scenario.speculative,
         "cache.offload": scenario.offload,
         "cache.groups": len(scenario.groups) > 1 or scenario.groups[0].window is not None,
     }

@@ -15,7 +15,8 @@ from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
 from .deciding import enter_handed
-from .leases import fail_pull, grant, lacking
+from .leases import fail_pull, grant
+from .longest import to_verify
 from .lookup import touch_hits
 from .refusing import refuse
 from .tables import grow, release_all
@@ -37,16 +38,30 @@ def hand_over(ws, lane, inst, engine, r):
 
 
 @leaf
+def _lacks(lane, state):
+    """Return the blocks that an unfinished prefill still needs, those to verify drafts too."""
+    tokens = np.int64(state["known"]) + to_verify(lane)
+    return max(blocks_for(lane, tokens) - state["blocks"], 0)
+
+
+@leaf
+def _is_unfinished(lane, engine, state):
+    """Return whether a prefill is unfinished: with drafts still where this schedule ends it."""
+    ends = lane["drafts"] > 0 and state["prefilled_at"] == engine["schedules"]
+    return state["prefilling"] or ends
+
+
+@leaf
 def _reserved(ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
-    count = np.int64(0)
+    count = np.int64(blocks_for(lane, to_verify(lane)))  # of who pulls
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         state = ws.states[engine["state_lo"] + ws.running[place]]
-        if state["prefilling"]:
-            lacks = blocks_for(lane, np.int64(state["known"])) - state["blocks"]
-            count += max(lacks, 0)
-    if lane["lease"]:
-        count += lacking(ws, lane, inst, engine)
+        if _is_unfinished(lane, engine, state):
+            count += _lacks(lane, state)
+    if lane["lease"] or lane["drafts"] > 0:  # else holders have all
+        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
+            count += _lacks(lane, ws.states[engine["state_lo"] + ws.hold[place]])
     return count
 
 

@@ -192,14 +192,3 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
     if lane["concurrency"] > 0:
         inst["announced"] = 1
         let_send(inp, ws, lane, tally, now)
-
-
-@leaf
-def lacking(ws, lane, inst, engine):
-    """Return the blocks that holders lack which gave theirs back, as nothing of them was valid."""
-    count = np.int64(0)
-    for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-        state = ws.states[engine["state_lo"] + ws.hold[place]]
-        if state["blocks"] == 0:
-            count += blocks_for(lane, np.int64(state["known"]))
-    return count

@@ -19,6 +19,12 @@ def with_places(lane, end):
 
 
 @leaf
+def to_verify(lane):
+    """Return the places that a verification of drafts and those that follow it take."""
+    return 1 + 2 * lane["drafts"] if lane["drafts"] > 0 else 0
+
+
+@leaf
 def left_to_longest(lane, state, tokens):
     """Return how many of `tokens` tokens a request computes: its last one is only sampled."""
     return min(tokens, longest_of(lane) - 1 - state["computed"])

@@ -98,6 +98,19 @@ def find_prefix(inp, ws, lane, inst, request, state, limit):
 
 
 @leaf
+def _but_last(lane, hits, own):
+    """Return hits, and own blocks behind them, without the last of them if lanes drop it (R14.11).
+
+    The token behind it, which EAGLE has read for it, may be another one.
+    """
+    if lane["drops_last"] and own > 0:
+        own -= 1
+    elif lane["drops_last"] and hits > 0:
+        hits -= 1
+    return hits, own
+
+
+@leaf
 def find_hits(inp, ws, lane, inst, request, state, s):
     """Find the cached prefix of a waiting request (rule R5.8).
 
@@ -117,6 +130,7 @@ def find_hits(inp, ws, lane, inst, request, state, s):
             ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
         if hits == others:
             own = own_hits(ws, lane, inst, state, s, limit)
+        hits, own = _but_last(lane, hits, own)
     unused, used = count_hit(ws, lane, state, hits)
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])

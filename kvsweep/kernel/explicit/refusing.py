@@ -54,6 +54,8 @@ def refuse(inp, ws, lane, inst, engine, r, lacks, hits, watches):
     engine["watches"] = watches
     if lane["any_shared"] and (lane["drafts"] > 0 or lane["disaggregated"]):
         engine["refused"] = not _may_hit_more(inp, ws, lane, inst, engine, request, hits)
+    if lane["drops_last"]:  # of what it hits the last block is not known here
+        engine["refused"] = 0
     state = ws.states[engine["state_lo"] + r]
     known = np.int64(state["known"])
     drafts = blocks_for(lane, known + 2 * lane["drafts"]) - blocks_for(lane, known)

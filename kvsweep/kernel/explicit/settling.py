@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...policies import RequestStatus
-from ...records import NONE, PREFILL, Event
+from ...records import DECODE, NONE, PREFILL, Event
 from ..scheduling import waiting
 from ..tally import add_gap
 from .batches import class_of, entry_at
@@ -91,7 +91,20 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     progress = ws.progress[r]
     progress["finish"] = now
     progress["status"] = RequestStatus.COMPLETED
-    release_all(ws, lane, inst, state, s)
+    if lane["drafts"] > 0 and lane["role"] == DECODE and state["flight"] > 0:
+        engine["owed"] = 1
+    else:
+        release_all(ws, lane, inst, state, s)
+
+
+@leaf
+def _release_owed(ws, lane, inst, engine, first, end):
+    """Free the blocks of those of a batch who were done before it: it wrote to them (R14.11)."""
+    for place in range(first, end):
+        s = np.int64(ws.entries[place]["state"])
+        if ws.states[s]["done"]:
+            release_all(ws, lane, inst, ws.states[s], s)
+    engine["owed"] = 0
 
 
 @leaf
@@ -160,6 +173,9 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
     if lane["stages"]:
         its = class_of(ws, lane, engine, engine["schedules"] - engine["queued"] + 1)
         engine["last_end"] = its["last_end"]
+    if lane["drafts"] > 0 and engine["owed"]:
+        begin = first + batch["skipped"]
+        _release_owed(ws, lane, inst, engine, begin, first + batch["size"])
     for place in range(first + batch["skipped"], first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended

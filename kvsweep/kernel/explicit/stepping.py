@@ -28,7 +28,7 @@ from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .run_of_classes import run_classes
 from .settling import process_outputs
 from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
-from .tables import can_never_fit
+from .tables import can_never_fit, never_holds
 from .walking import schedule_running
 
 
@@ -38,9 +38,7 @@ def fits_nowhere(inp, ws, lane, r):
     request = inp.requests[lane["request_lo"] + r]
     if lane["role"] == PREFILL:
         last = ws.own[lane["instances"] - 1]
-        blocks = -(-request["prompt"] // lane["block_size"])
-        too_long = request["prompt"] > lane["max_tokens"] and not lane["chunked_prefill"]
-        return blocks > lane["gpu_blocks"] or too_long or can_never_fit(inp, last, request)
+        return never_holds(inp, lane, request["prompt"]) or can_never_fit(inp, last, request)
     return can_never_fit(inp, lane, request)
 
 

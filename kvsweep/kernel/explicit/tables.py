@@ -9,11 +9,11 @@ has the keys, and the blocks are counted (own_again.py: those of a victim).
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import DECODE, NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import depth
 from . import block_records
-from .longest import longest_of, with_places
+from .longest import longest_of, to_verify, with_places
 from .refused import wake_for
 from .slots import FAR, groups_of, key_of, slot_of
 from .states import (
@@ -203,9 +203,11 @@ def capped(inp, lane, group, blocks):
 
 
 @leaf
-def can_never_fit(inp, lane, request):
-    """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3)."""
-    most = request["prompt"] + request["output"] - 1
+def never_holds(inp, lane, most):
+    """Return whether an instance has no room for `most` tokens of a request, or no step (R1.3).
+
+    It computes so many, and samples one more.
+    """
     tokens = most
     if lane["drafts"] > 0:
         tokens = min(most + 2 * lane["drafts"], longest_of(lane))
@@ -220,3 +222,16 @@ def can_never_fit(inp, lane, request):
     too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
     too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long
+
+
+@leaf
+def can_never_fit(inp, lane, request):
+    """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3).
+
+    With drafts a decode instance needs more to pull than it takes (R14.11).
+    """
+    to_pull = np.int64(0)
+    if lane["role"] == DECODE:
+        to_pull = blocks_for(lane, request["prompt"]) + blocks_for(lane, to_verify(lane))
+    never = never_holds(inp, lane, request["prompt"] + request["output"] - 1)
+    return never or to_pull > lane["gpu_blocks"]

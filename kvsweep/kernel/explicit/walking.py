@@ -71,6 +71,8 @@ def schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded):
     state["entry"] = engine["size"]
     engine["size"] += 1
     if not split:
+        if state["prefilling"]:
+            state["prefilled_at"] = engine["schedules"]
         state["prefilling"] = 0
         if lane["async_scheduling"]:
             state["placeholders"] += 1 + drafts

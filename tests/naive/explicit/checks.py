@@ -23,7 +23,7 @@ def check_tables(scheduler):
     """Free, used, held and pulled blocks make up the pool; who only waits has none."""
     pool = scheduler.pool
     held = Counter()
-    for request in (*scheduler.running, *scheduler.hold, *scheduler.held):
+    for request in (*scheduler.running, *scheduler.hold, *scheduler.held, *scheduler.owed):
         blocks = [block for table in request.tables for block in table if block is not None]
         assert len(set(blocks)) == len(blocks)
         held.update(blocks)

@@ -79,19 +79,22 @@ class ExplicitScheduler(Scheduler):
         Whether somebody has finished since the last schedule.
     calls : int
         Schedules made so far, empty ones included.
+    owed : list of request
+        On decode instances: those that are done, and whose blocks the batch on its way writes to.
     """
 
     def __init__(self, engine, cache, keys, role="both"):
         super().__init__(engine, cache, keys)
         self.role = role
         tables = StateTables if cache.has_states else Tables
-        self.tables = tables(self.pool, engine, cache)
+        self.tables = tables(self.pool, engine, cache, role)
         self.hold = waiting_queue(engine.scheduler, self.urgency)
         self.loading, self.loaded = set(), set()
         self.prefills = []
         self.held = {}
         self.finished = False
         self.calls = 0
+        self.owed = []
 
     @property
     def waits(self):
@@ -104,6 +107,8 @@ class ExplicitScheduler(Scheduler):
     def servable(self, request):
         """Whether the request can ever finish here, alone."""
         tokens = min(request.longest + 2 * self.engine.drafts, self.engine.longest)
+        if self.role == "decode" and self._to_pull(request) > self.pool.usable:
+            return False
         groups = range(len(self.tables.windows))
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
@@ -287,12 +292,20 @@ class ExplicitScheduler(Scheduler):
         return Tried.PASSED
 
     def _reserved(self):
-        """Return the blocks that unfinished prefills will still need, which no pull may take."""
-        return sum(
-            max(self.blocks_for(len(r.known)) - len(table), 0)
+        """Return the blocks that unfinished prefills will still need, which no pull may take.
+
+        With drafts each needs those of its first verification, too, and so will who pulls.
+        """
+        step = self.engine.verification
+        return self.blocks_for(step) + sum(
+            max(self.blocks_for(len(r.known) + step) - len(table), 0)
             for r in self.prefills
             for table in r.tables
         )
+
+    def _to_pull(self, request):
+        """Return the blocks that must be there to pull a prompt, if nobody else has any."""
+        return self.blocks_for(request.prompt_tokens) + self.blocks_for(self.engine.verification)
 
     def _seat(self, request, tokens, hits, total, reserved=0):
         """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False."""
@@ -382,6 +395,8 @@ class ExplicitScheduler(Scheduler):
     def process(self, decision, now):
         """Process a batch's output; return (requests, once per new token; those that are done)."""
         sampled, finished = [], []
+        if decision.scheduled:
+            self._release_owed()
         for request, n in decision.scheduled.items():
             returned = decision.returns.get(request, 0)
             drafts = decision.drafts.get(request, 0)
@@ -432,8 +447,16 @@ class ExplicitScheduler(Scheduler):
         self.running.remove(request)
         if self.role == "prefill":
             self.held[request] = None
+        elif self.role == "decode" and request.in_flight:
+            self.owed.append(request)
         else:
             self._release(request, now)
+
+    def _release_owed(self):
+        """Release the blocks of those that were done before the batch that has come back."""
+        for request in self.owed:
+            self._release(request, None)
+        self.owed = []
 
     def let_go(self, request):
         """Release the blocks of a prompt that was pulled."""

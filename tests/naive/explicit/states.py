@@ -24,8 +24,8 @@ class StateTables(Tables):
         end, not even an older block of the same key.
     """
 
-    def __init__(self, pool, engine, cache):
-        super().__init__(pool, engine, cache)
+    def __init__(self, pool, engine, cache, role):
+        super().__init__(pool, engine, cache, role)
         self.states = [group["kind"] == "state" for group in cache.groups]
         self.checkpoints = [group.get("checkpoint", False) for group in cache.groups]
         limits = engine.max_num_batched_tokens, engine.long_prefill_token_threshold or inf

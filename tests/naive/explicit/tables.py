@@ -16,9 +16,11 @@ class Tables:
         Tokens that batches on their way may hold at once.
     window_freed : int
         Blocks given back because their window had left them.
+    drops_last : bool
+        Whether a request does without the last block that it hits.
     """
 
-    def __init__(self, pool, engine, cache):
+    def __init__(self, pool, engine, cache, role):
         self.pool = pool
         self.block_size = cache.block_size
         self.caching = engine.enable_prefix_caching
@@ -26,6 +28,7 @@ class Tables:
         self.longest = engine.longest
         self.in_flight_tokens = engine.depth * engine.max_num_batched_tokens
         self.window_freed = 0
+        self.drops_last = engine.looks_ahead and role != "both"
 
     def begin(self):
         """Begin a schedule."""
@@ -65,7 +68,10 @@ class Tables:
         """Return the cached blocks that a request may use, per group, and their tokens."""
         if not self.caching:
             return [[] for _ in self.windows], 0
-        return self.find(request.keys, len(request.known) - 1)
+        hits, tokens, *more = self.find(request.keys, len(request.known) - 1)
+        if self.drops_last and tokens:
+            hits, tokens = [found[:-1] for found in hits], tokens - self.block_size
+        return hits, tokens, *more
 
     def need(self, request, tokens, hits, total, *, capped):
         """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.
