@@ -268,10 +268,6 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             {"cluster": APART, "engine": WHOLE | {"long_prefill_token_threshold": 513}},
             "engine.long_prefill_token_threshold: 513 is more than max_num_batched_tokens (512), ",
         ),
-        (
-            {"cluster": APART, "engine": {"speculative": EAGLE}},
-            "engine.speculative: not with prefill and decode apart: no rule was recorded",
-        ),
         ({"cluster": APART, "cache": {"groups": GROUPS}}, "cache.groups: not with prefill and"),
         (
             {"cache": {"groups": GROUPS, "gpu_tokens": 9000}},

@@ -57,7 +57,7 @@ STATE_FIELDS = (
     Field("entry", i32, "index", "its place in the batch being scheduled, or -1"),
     Field("split", u8, "1", "1 if its last schedule left tokens of its prefill"),
     Field("prefilling", u8, "1", "1 if it runs, and its prefill is not all scheduled"),
-    Field("prefilled_at", i64, "schedule", "schedule that ended a prefill that others had begun"),
+    Field("ends_prefill", u8, "1", "1 if its last schedule ended a prefill that was begun before"),
     Field("runs", u8, "1", "1 if it is in the running list"),
     Field("preempted", u8, "1", "1 if it was preempted at this instance"),
     Field("done", u8, "1", "1 if it has all its tokens"),

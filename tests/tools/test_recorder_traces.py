@@ -111,7 +111,7 @@ def test_what_the_recorder_would_ignore_or_get_wrong_is_refused(section, values,
     assert told in str(caught.value)
 
 
-def test_drafts_or_offload_are_refused_beside_disaggregation():
+def test_offload_is_refused_beside_disaggregation():
     cluster = {"prefill_instances": 1, "decode_instances": 1}
     cache = {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
     with pytest.raises(InputError, match=r"cache\.offload: not with cluster\.prefill_instances"):
@@ -225,7 +225,7 @@ def test_random_cases_are_valid_and_the_same_each_time(feature):
         requests = read_requests(case, "case")
         fits = [found.can_ever_run(r.prompt_tokens, r.output_tokens) for r in requests]
         assert sum(fits) > len(fits) / 2
-        assert (found.disaggregation is not None) == (feature == "pd")
+        assert (found.disaggregation is not None) == (feature in ("pd", "pd-spec"))
     assert make_case(feature, 1) != make_case(feature, 2)
 
 

@@ -206,8 +206,7 @@ def _admit_head(
     touch_hits(inp, ws, lane, inst, r, state, s, hits)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
     _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
-    if position == NONE:
-        state["prefilled_at"] = 0  # if at all it was not unfinished before
+    state["ends_prefill"] *= position != NONE  # else this schedule has begun it, too
     return True
 
 

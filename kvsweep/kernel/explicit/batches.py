@@ -174,3 +174,13 @@ def pass_on(inst, engine, batch, ends, row):
     engine["device_end"] = ends
     engine["schedules"] += 1
     inst["step"] += 1
+
+
+@leaf
+def entry_of(ws, lane, engine, state, s):
+    """Return the entry of a request in the batch being scheduled, NONE if it has none."""
+    place = entry_at(lane, engine, scheduled_batch(lane, engine), state["entry"])
+    entry = NONE
+    if state["entry"] < engine["size"] and ws.entries[place]["state"] == s:
+        entry = place
+    return entry

@@ -14,6 +14,7 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
+from .batches import entry_of
 from .deciding import enter_handed
 from .leases import fail_pull, grant
 from .longest import to_verify
@@ -45,10 +46,12 @@ def _lacks(lane, state):
 
 
 @leaf
-def _is_unfinished(lane, engine, state):
+def _is_unfinished(ws, lane, engine, state, s):
     """Return whether a prefill is unfinished: with drafts still where this schedule ends it."""
-    ends = lane["drafts"] > 0 and state["prefilled_at"] == engine["schedules"]
-    return state["prefilling"] or ends
+    unfinished = state["prefilling"] != 0
+    if lane["drafts"] > 0 and state["ends_prefill"]:
+        unfinished = entry_of(ws, lane, engine, state, s) != NONE
+    return unfinished
 
 
 @leaf
@@ -56,9 +59,9 @@ def _reserved(ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
     count = np.int64(blocks_for(lane, to_verify(lane)))  # of who pulls
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
-        state = ws.states[engine["state_lo"] + ws.running[place]]
-        if _is_unfinished(lane, engine, state):
-            count += _lacks(lane, state)
+        s = engine["state_lo"] + ws.running[place]
+        if _is_unfinished(ws, lane, engine, ws.states[s], s):
+            count += _lacks(lane, ws.states[s])
     if lane["lease"] or lane["drafts"] > 0:  # else holders have all
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
             count += _lacks(lane, ws.states[engine["state_lo"] + ws.hold[place]])

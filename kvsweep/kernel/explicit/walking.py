@@ -10,7 +10,7 @@ from ..scheduling.running import chunk_of
 from ..tally import log_event
 from ..time.windows import inside
 from .aligning import aligned
-from .batches import entry_at, scheduled_batch
+from .batches import entry_at, entry_of, scheduled_batch
 from .longest import left_to_longest
 from .own_again import release_victim
 from .stages import has_share
@@ -70,9 +70,8 @@ def schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded):
     entry["padded"] = padded
     state["entry"] = engine["size"]
     engine["size"] += 1
+    state["ends_prefill"] = state["prefilling"] != 0 and not split
     if not split:
-        if state["prefilling"]:
-            state["prefilled_at"] = engine["schedules"]
         state["prefilling"] = 0
         if lane["async_scheduling"]:
             state["placeholders"] += 1 + drafts
@@ -97,23 +96,13 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
 
 
 @leaf
-def _entry_of(ws, lane, engine, state, s):
-    """Return the entry of a request in the batch being scheduled, NONE if it has none."""
-    place = entry_at(lane, engine, scheduled_batch(lane, engine), state["entry"])
-    entry = NONE
-    if state["entry"] < engine["size"] and ws.entries[place]["state"] == s:
-        entry = place
-    return entry
-
-
-@leaf
 def _is_fenced(ws, lane, engine, s):
     """Return whether a victim must keep its blocks: the step on its way writes to them (R11.6)."""
     fenced = False
     if lane["role"] == DECODE and lane["async_scheduling"]:
         state = ws.states[s]
         flight = np.int64(state["flight"])
-        entry = _entry_of(ws, lane, engine, state, s)
+        entry = entry_of(ws, lane, engine, state, s)
         if entry != NONE:
             flight -= ws.entries[entry]["tokens"]
         fenced = bool(flight > 0)
@@ -134,7 +123,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     r = ws.running[inst["run_lo"] + position]
     s = engine["state_lo"] + r
     state = ws.states[s]
-    entry = _entry_of(ws, lane, engine, state, s)
+    entry = entry_of(ws, lane, engine, state, s)
     if entry != NONE:
         _unschedule(ws, lane, inst, tally, engine, state, s, entry)
     state["frontier"] = max(state["frontier"], min(state["computed"], state["known"]))
