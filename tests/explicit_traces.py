@@ -15,6 +15,8 @@ PIPELINES = (
     *("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share"),
     *("pipeline and drafts", "pipeline, groups and drafts"),
 )
+ROLES = ("roles", "roles and drafts")
+ROUTED_ROLES = ("routed roles", "routed roles and drafts")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")

@@ -110,7 +110,7 @@ def test_every_trace_runs_to_its_end(trace):
 
 
 @settings(max_examples=40)
-@given(explicit_traces.traces(features=("roles",), closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.ROLES, closed_loop=True))
 def test_blocks_are_held_on_both_sides_until_a_transfer_has_ended(trace):
     """Each prompt that goes on is pulled once; what is free and what is held make up each pool."""
     try:
@@ -135,7 +135,7 @@ def test_blocks_are_held_on_both_sides_until_a_transfer_has_ended(trace):
 
 
 @settings(max_examples=40)
-@given(explicit_traces.traces(features=("routed roles",), closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.ROUTED_ROLES, closed_loop=True))
 def test_blocks_are_conserved_wherever_a_prompt_is_prefilled(trace):
     """Who is done was pulled once, or stayed where it is decoded and was never prefilled apart."""
     try:

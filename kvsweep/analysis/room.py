@@ -42,7 +42,7 @@ def room_text(scenario: Scenario, requests: Requests | None) -> str:
     there = ", ".join([f"{first[0]} is {first[1]:,}", *(f"{k} {n:,}" for k, n in others)])
     if requests is None:
         return f"raise what is too small: {there}"
-    blocks = max(_blocks(scenario, pool, longest) for pool in fleet(scenario))
+    blocks = max(_needed(scenario, pool, longest, prompt) for pool in fleet(scenario))
     return f"the longest needs {blocks:,} blocks ({longest:,} tokens), {there}"
 
 
@@ -52,7 +52,7 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
     for number, pool in enumerate(pools):
         tokens = prompt if pool.role == "prefill" else longest
         key = dotted(key_of(scenario, number, "gpu_blocks"))
-        yield Limit(key, pool.gpu_blocks, _blocks(scenario, pool, tokens))
+        yield Limit(key, pool.gpu_blocks, _needed(scenario, pool, longest, prompt))
         if not scenario.engine.enable_chunked_prefill:
             key = dotted(key_of(scenario, number, "max_num_batched_tokens"))
             yield Limit(key, pool.max_num_batched_tokens, tokens)
@@ -62,6 +62,20 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
         yield Limit(key, last, longest + 1)
     elif scenario.engine.max_model_len is not None:
         yield Limit("engine.max_model_len", scenario.engine.max_model_len, longest + 1)
+
+
+def _needed(scenario: Scenario, pool: InstancePool, longest: int, prompt: int) -> int:
+    """Return the blocks that the longest request or the longest prompt needs of an instance.
+
+    Whose prompts are pulled keeps room for verifications of drafts beside (rule R14.11).
+    """
+    if pool.role == "prefill":
+        return _blocks(scenario, pool, prompt)
+    blocks = _blocks(scenario, pool, longest)
+    if pool.role == "decode" and scenario.engine.drafts:
+        size = scenario.cache.block_size
+        blocks = max(blocks, -(-prompt // size) + -(-(1 + 2 * scenario.engine.drafts) // size))
+    return blocks
 
 
 def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:

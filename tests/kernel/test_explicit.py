@@ -16,11 +16,14 @@ import strategies
 import twin
 from hypothesis import given, settings
 
+from kvsweep.analysis.room import room_text
+from kvsweep.config import parse_scenario
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event, LaneStatus
 from kvsweep.simulate import logged
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.workspace import allocate_outputs
+from kvsweep.workload.traces import load_trace
 
 GROUPS = ("vllm2/hybrid", "vllm2/state", "vllm2/spec", "vllm2/mix", "vllm2/pipeline")
 CASES = [(group, name) for group in GROUPS for name in goldens.vllm_cases(group)]
@@ -145,7 +148,7 @@ def test_kernel_equals_twin(trace):
 
 
 @settings(max_examples=60)
-@given(explicit_traces.traces(features=("routed roles",), closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.ROUTED_ROLES, closed_loop=True))
 def test_kernel_equals_twin_whoever_routes_prefill_and_decode(trace):
     assert list(twin.differences(trace)) == []
 
@@ -178,7 +181,7 @@ def test_kernel_equals_twin_where_it_did_not(name):
 
 
 @settings(max_examples=30)
-@given(explicit_traces.traces(features=("roles",), closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.ROLES, closed_loop=True))
 def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
     """Of each step: free blocks and those of the requests there make up the pool, and at the end
     all are free, which the kernel itself asks for.
@@ -246,7 +249,9 @@ LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally i
         "groups and drafts",
         "states and drafts",
         "roles",
+        "roles and drafts",
         "leases",
+        "leases and drafts",
         "pools",
         *explicit_traces.PIPELINES,
     ],
@@ -448,3 +453,29 @@ def test_a_victim_that_does_not_hit_all_of_its_own_has_some_of_it_twice(gpu_bloc
         row |= {"prompt": [[i, row["prompt"]]], "output": [9 + i, row["output"]]}
     trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
     assert list(twin.differences(trace)) == []
+
+
+def test_a_prompt_that_leaves_no_room_to_verify_drafts_is_dropped_where_it_is_pulled():
+    """vLLM waits for that room for ever: 2 blocks of 16 tokens for 1 + 2 x 12, beside the prompt's.
+
+    Its 49 tokens, its output and all drafts would fit into 5 blocks.
+    """
+
+    def status(prompt, decode_blocks):
+        engine = {"speculative": {"tokens": 12, "method": "draft"}}
+        cluster = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth": 1.0}
+        cluster |= {"prefill_gpu_blocks": 9, "decode_gpu_blocks": decode_blocks}
+        scenario = {"engine": engine, "cluster": cluster, "latency": {"beta": [1000, 0, 0]}}
+        rows = [
+            {"id": 0, "arrival_us": 0, "prompt": [[0, prompt]], "output": [1, 2], "accepted": [12]}
+        ]
+        case = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+        assert list(twin.differences(case)) == []
+        told = room_text(parse_scenario(scenario, "t.json"), load_trace(case).requests)
+        return RequestStatus(twin.run_kernel(case).outputs.request_status[0]), told
+
+    assert status(33, 5)[0] == RequestStatus.COMPLETED
+    found, told = status(49, 5)
+    assert found == RequestStatus.DROPPED_UNSERVABLE
+    assert told == "the longest needs 6 blocks (50 tokens), cluster.decode_gpu_blocks is 5"
+    assert status(49, 6)[0] == RequestStatus.COMPLETED

@@ -15,7 +15,7 @@ from kvsweep.policies import RequestStatus
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import entries
 
-FEATURES = ("leases",)
+FEATURES = ("leases", "leases and drafts")
 # Without compiling there is one entry, of everything.
 LEASED = next(
     (each for each in entries.ENTRIES if each.name == "run_explicit"), entries.ENTRIES[-1]

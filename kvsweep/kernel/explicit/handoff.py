@@ -46,26 +46,33 @@ def _lacks(lane, state):
 
 
 @leaf
-def _is_unfinished(ws, lane, engine, state, s):
-    """Return whether a prefill is unfinished: with drafts still where this schedule ends it."""
-    unfinished = state["prefilling"] != 0
+def _ends_here(ws, lane, engine, state, s):
+    """Return whether this schedule ends a prefill that was unfinished before it."""
+    ends = False
     if lane["drafts"] > 0 and state["ends_prefill"]:
-        unfinished = entry_of(ws, lane, engine, state, s) != NONE
-    return unfinished
+        ends = entry_of(ws, lane, engine, state, s) != NONE
+    return ends
 
 
 @leaf
 def _reserved(ws, lane, inst, engine):
-    """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
+    """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3).
+
+    Those after this schedule, and what those need with drafts that it ends.
+    """
     count = np.int64(blocks_for(lane, to_verify(lane)))  # of who pulls
+    ending = np.int64(0)
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         s = engine["state_lo"] + ws.running[place]
-        if _is_unfinished(ws, lane, engine, ws.states[s], s):
-            count += _lacks(lane, ws.states[s])
+        state = ws.states[s]
+        if state["prefilling"]:
+            count += _lacks(lane, state)
+        elif _ends_here(ws, lane, engine, state, s):
+            ending += _lacks(lane, state)
     if lane["lease"] or lane["drafts"] > 0:  # else holders have all
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
             count += _lacks(lane, ws.states[engine["state_lo"] + ws.hold[place]])
-    return count
+    return count, ending
 
 
 @leaf
@@ -88,8 +95,8 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     room = inst["free"] - unused - blocks
     if inst["running"] > 0:
         room -= lane["watermark"]
-    reserved = _reserved(ws, lane, inst, engine)
-    if room < reserved:
+    reserved, ending = _reserved(ws, lane, inst, engine)
+    if room < reserved + ending:
         refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, False)
         return False
     measured = r >= lane["warmup"]

@@ -38,10 +38,12 @@ def tries(inp, ws, lane, inst, engine, taken):
 def _may_wait_to_cache(lane, request, state):
     """Return whether what a request with drafts will fill may be cached when somebody looks.
 
-    Nobody else's decode fills the same, and no router looks at any time; or nobody looks at all.
+    Nobody else's decode fills the same, and no router looks at any time, nor who decides whether to
+    prefill apart; or nobody looks at all.
     """
     unseen = state["published"] >= state["private"] or not lane["prefix_caching"]
-    return unseen or not (lane["sees_blocks"] or request["duplicate"])
+    looks = lane["sees_blocks"] or (lane["disaggregated"] and lane["threshold"] >= 0)
+    return unseen or not (looks or request["duplicate"])
 
 
 @leaf
