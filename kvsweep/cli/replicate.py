@@ -9,6 +9,8 @@ import click
 from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import echo
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_WORKERS
 
 
 @click.command(
@@ -23,7 +25,10 @@ from kvsweep.cli.terminal import echo
 @click.argument("name", metavar="h8|h-reasoning-kv|h10|h377|ideas|all")
 @click.option("--markdown", is_flag=True, help="Print a Markdown document.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes [all processors]."
+    "--workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    metavar="N",
+    help="Processes [all processors].",
 )
 @json_option
 def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> None:
@@ -39,6 +44,8 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     from kvsweep.studies.findings import document
     from kvsweep.studies.render import text
 
+    if as_json and markdown:
+        raise InputError("--markdown: has no effect with --json: give one of them")
     with Display() as display:
         warm_up(display.notify)
         reports = run(name, workers=workers or os.cpu_count() or 1, progress=display)

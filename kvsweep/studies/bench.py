@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from itertools import product
 from multiprocessing import get_context
 
+from kvsweep.errors import InputError
 from kvsweep.studies.columns import Column
 from kvsweep.studies.runs import Case, Run, simulate
 from kvsweep.workers.starting import without_interrupts
@@ -50,7 +52,13 @@ class Bench:
         return self._runs[case, column]
 
     def _spread(self, pairs: Sequence[tuple[Case, Column]]) -> None:
-        """Make runs in worker processes."""
+        """Make runs in worker processes.
+
+        Raises
+        ------
+        InputError
+            If one of them dies.
+        """
         # A forked process would inherit the locks of the threads of compiled code.
         pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
         try:
@@ -58,6 +66,12 @@ class Bench:
                 futures = {pool.submit(simulate, *pair): pair for pair in pairs}
             for future in as_completed(futures):
                 self._keep(futures[future], future.result())
+        except BrokenProcessPool:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise InputError(
+                "--workers: a process ended before its run did, as the system kills some where "
+                f"there is too little memory; fewer than {self._workers} need less"
+            ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,6 +1,8 @@
 """The rules by which figures are compared, gaps explained and claims judged."""
 
 import json
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from click.testing import CliRunner
 
 from kvsweep.errors import InputError
 from kvsweep.studies import DESIGNS, NAMES, replicate
+from kvsweep.studies import bench as bench_module
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import AS_SHIPPED, KERNEL, REPAIRED, SOUND_DEFECTS, repairing
 from kvsweep.studies.explained_rows import explanation
@@ -201,3 +204,29 @@ def test_help_names_every_design():
 
     assert "|".join(NAMES) in CliRunner().invoke(command, ["--help"]).stdout
     assert set(NAMES) == {*DESIGNS, "all"}
+
+
+def test_a_worker_process_that_dies_is_one_line(monkeypatch):
+    class Broken:
+        def __init__(self, *args, **options):
+            pass
+
+        def submit(self, *args):
+            future = Future()
+            future.set_exception(BrokenProcessPool("terminated abruptly"))
+            return future
+
+        def shutdown(self, **options):
+            pass
+
+    monkeypatch.setattr(bench_module, "ProcessPoolExecutor", Broken)
+    with pytest.raises(InputError, match=r"--workers: a process ended .* fewer than 3 need less"):
+        Bench(workers=3).load([case("h8", 42, gpu_blocks=2100)], (AS_SHIPPED,))
+
+
+def test_two_forms_of_output_at_once_are_refused():
+    from kvsweep.cli.replicate import replicate as command
+
+    asked = CliRunner().invoke(command, ["h8", "--json", "--markdown"])
+    assert isinstance(asked.exception, InputError)
+    assert str(asked.exception) == "--markdown: has no effect with --json: give one of them"
