@@ -150,7 +150,17 @@ MAX_ADDED_US = 1e6
 """What is added to a measured step, microseconds: a second."""
 
 MAX_TRIALS = 1000
-"""Times that a batch is timed on a device."""
+"""Times that a batch is timed on a device, or a prompt by a real runtime."""
+
+MAX_THREADS = 512
+"""Threads of a runtime that is measured: as many as llama.cpp is made for; a hundred times as many
+end the process."""
+
+MAX_OFFLOADED = 2**31 - 1
+"""Layers to offload to a GPU: more than the model has are all of it, and llama.cpp has 32 bits."""
+
+MAX_CHANNELS = 2**16
+"""Embedding length of a model that is made: that of Llama-3.1-405B is 16,384."""
 
 MAX_STEP_US = 2**32
 """The longest step that a latency model may give any batch of its scenario: 71 minutes."""

@@ -51,11 +51,15 @@ def check_added(out: Path | None, added: Added, options: dict[str, Any]) -> None
     What a preset adds was not measured, and its first line asks to edit it.
     """
     from kvsweep.config.added_terms import Added
+    from kvsweep.config.base import KeyProblem
     from kvsweep.config.preset import load_preset
 
     if out is None or not out.is_file():
         return
-    had = load_preset(str(out.absolute()), Path()).added or Added()  # the table was deleted
+    try:
+        had = load_preset(str(out.absolute()), Path()).added or Added()  # the table was deleted
+    except KeyProblem as problem:
+        raise InputError(f"--out: {problem}; mend it, or name another file") from None
     for name, option in ADDED.items():
         value, usual = getattr(had, name), getattr(added, name)
         if value != usual and options[option.strip("-").replace("-", "_")] is None:

@@ -15,6 +15,15 @@ from kvsweep.cli.outputs import OutputPath, draw_beside, overwrite_option, refus
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
+from kvsweep.limits import (
+    MAX_CHANNELS,
+    MAX_LAYERS,
+    MAX_OFFLOADED,
+    MAX_THREADS,
+    MAX_TIME_US,
+    MAX_TOKENS,
+    MAX_TRIALS,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,6 +36,7 @@ MAKER = "kvsweep measure prefix"
 
 model_file = click.Path(path_type=Path, dir_okay=False)
 positive = click.IntRange(min=1)
+layers = click.IntRange(1, MAX_LAYERS)
 
 
 @click.group(cls=Group, short_help="Measure this machine: llama.cpp, a GPU, and make models.")
@@ -50,24 +60,35 @@ def measure() -> None:
     show_default=True,
     help="Tokens of the contexts.",
 )
-@click.option("--trials", type=positive, default=10, show_default=True, help="Per condition.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, MAX_TRIALS),
+    default=10,
+    show_default=True,
+    help="Per condition.",
+)
 @click.option(
     "--query-tokens", type=positive, default=32, show_default=True, help="Tokens of the query Q."
 )
 @click.option("--out", type=OutputPath(), help="Store [results/prefix-<MODEL>.zarr].")
 @click.option("--overwrite", is_flag=True, help="Replace the store, and files that are there.")
 @click.option("--csv", "folder", type=OutputPath(), help="Folder for CSV files.")
-@click.option("--threads", type=positive, metavar="N", help="Threads [the physical cores].")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    metavar="N",
+    help="Threads [the physical cores].",
+)
 @click.option(
     "--gpu-layers",
-    type=click.IntRange(min=-1),
+    type=click.IntRange(-1, MAX_OFFLOADED),
     default=0,
     show_default=True,
     help="Layers to offload, -1 all, if llama.cpp was built for a GPU.",
 )
 @click.option(
     "--sleep-ms",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MAX_TIME_US // 1000),
     default=100,
     show_default=True,
     help="Rest before each timed part; a GPU may need 500 to settle.",
@@ -195,12 +216,28 @@ measure.add_command(measure_gpu)
     ),
 )
 @click.argument("file", metavar="FILE.gguf", type=OutputPath(dir_okay=False))
-@click.option("--layers", type=positive, default=4, show_default=True, help="Blocks.")
-@click.option("--dim", type=positive, default=256, show_default=True, help="Embedding length.")
-@click.option("--heads", type=positive, default=4, show_default=True, help="Attention heads.")
-@click.option("--context", type=positive, default=1024, show_default=True, help="Positions.")
+@click.option("--layers", type=layers, default=4, show_default=True, help="Blocks.")
+@click.option(
+    "--dim",
+    type=click.IntRange(1, MAX_CHANNELS),
+    default=256,
+    show_default=True,
+    help="Embedding length.",
+)
+@click.option("--heads", type=layers, default=4, show_default=True, help="Attention heads.")
+@click.option(
+    "--context",
+    type=click.IntRange(1, MAX_TOKENS),
+    default=1024,
+    show_default=True,
+    help="Positions.",
+)
 @click.option(  # at least the bytes, and the end of text
-    "--vocab", type=click.IntRange(min=257), default=50257, show_default=True, help="Tokens."
+    "--vocab",
+    type=click.IntRange(257, MAX_TOKENS),
+    default=50257,
+    show_default=True,
+    help="Tokens.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights."

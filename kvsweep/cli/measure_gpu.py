@@ -21,7 +21,7 @@ from kvsweep.cli.gpu_setup import (
 from kvsweep.cli.outputs import OutputPath, PresetPath
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo, goes_on
-from kvsweep.limits import MAX_SEED, MAX_TRIALS
+from kvsweep.limits import MAX_SEED, MAX_THREADS, MAX_TRIALS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -76,7 +76,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="cuda, cuda:1, cpu or auto.",
 )
-@click.option("--threads", type=positive, metavar="N", help="Of a processor [PyTorch's].")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    metavar="N",
+    help="Of a processor [PyTorch's].",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, MAX_SEED),

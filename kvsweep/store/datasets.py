@@ -73,7 +73,7 @@ def open_dataset(path: Where, form: str, maker: str) -> xr.Dataset:
     root = read_store(path, form, maker)
     refuse_unsealed(path, root, maker)
     if files := root.damaged(storage(path)):
-        raise damage(path, files, f"`{maker}` measures it again")
+        raise damage(path, files, f"`{maker} --overwrite` measures it again")
     try:
         ds = xr.open_dataset(str(path), engine="zarr", consolidated=True).load()
     except Exception as error:

@@ -24,7 +24,7 @@ from kvsweep.store import parts, shard_records
 from kvsweep.store.details import GROUP
 from kvsweep.store.metadata import ROOT, Root, read_root
 from kvsweep.store.places import storage
-from kvsweep.store.refusals import is_newer
+from kvsweep.store.refusals import OURS, is_newer
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Address, Where
@@ -121,7 +121,9 @@ def recognised(path: Where, form: str) -> Root:
             f"{path}: made by a newer kvsweep and is not overwritten: delete it yourself"
         )
     if root.attributes.get("format") not in (form, *_OLDER.get(form, ())):
-        raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
+        ours = str(root.attributes.get("format")).startswith(OURS)
+        told = "is a store of another kind" if ours else "is no store of kvsweep"
+        raise InputError(f"{path}: {told} and is not overwritten; name another")
     return root
 
 

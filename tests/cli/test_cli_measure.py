@@ -192,3 +192,44 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_anything_is_measured(r
     code, out, err = run(*SMALL, "--csv", "mine")
     assert (code, out, asked) == (2, "", [])
     assert err == "kvsweep: --csv mine: is a file; name a folder\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--sleep-ms", f"{10**30}"),
+        ("--threads", "100000"),
+        ("--trials", f"{10**11}"),
+        ("--gpu-layers", f"{2**31}"),
+    ],
+)
+def test_numbers_that_no_machine_has_are_told(run, load, asked):
+    """A rest was an internal error, threads ended the process, trials were called out of memory."""
+    began = load()
+    code, _, err = run(*SMALL, *asked)
+    assert (code, began) == (2, [])
+    assert f"Invalid value for '{asked[0]}'" in err
+
+
+@pytest.mark.parametrize("option", ["--dim", "--layers", "--heads", "--context", "--vocab"])
+def test_a_model_larger_than_any_is_told(run, option):
+    code, _, err = run("measure", "make-model", "m.gguf", option, f"{10**20}")
+    assert code == 2
+    assert f"Invalid value for '{option}'" in err
+
+
+def test_a_store_of_another_kind_is_named_as_one_and_kept(run, load):
+    load()
+    assert run(*SMALL)[0] == 0
+    root = Path(STORE, "zarr.json")
+    root.write_text(root.read_text().replace("kvsweep-prefix/1", "kvsweep-steps/1"))
+    code, _, err = run(*SMALL, "--overwrite")
+    assert code == 2
+    assert "is a store of another kind and is not overwritten; name another" in err
+
+
+def test_a_damaged_measurement_is_told_with_the_option_that_replaces_it(run, load):
+    load()
+    assert run(*SMALL)[0] == 0
+    next(file for file in Path(STORE).rglob("c/0") if file.is_file()).unlink()
+    assert "; `kvsweep measure prefix --overwrite` measures it again" in run("show", STORE)[2]

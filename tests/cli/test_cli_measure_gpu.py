@@ -230,3 +230,22 @@ def test_each_term_that_was_edited_is_kept_unless_its_own_option_tells(run, gpu)
         assert path.read_text() == edited
     assert run(*command, "--allreduce-us", "10", "--allreduce-gb-s", "300")[0] == 0
     assert tomllib.loads(path.read_text())["added"]["host_overhead_us"] == 0
+
+
+def test_a_preset_that_was_edited_wrongly_is_told_in_one_line(run, gpu):
+    gpu()
+    command = (*SMALL, "--out", "here.toml")
+    assert run(*command)[0] == 0
+    path = Path("here.toml")
+    path.write_text(path.read_text().replace("host_overhead_us = 500.0", "host_overhead_us = 'x'"))
+    code, _, err = run(*command, "--host-overhead-us", "3")
+    assert code == 2
+    assert "here.toml:" in err
+    assert "added.host_overhead_us: expected a number, got 'x'; mend it, or name another" in err
+
+
+def test_more_threads_than_any_machine_has_are_told(run, gpu):
+    gpu()
+    code, _, err = run(*SMALL, "--threads", "100000")
+    assert code == 2
+    assert "Invalid value for '--threads'" in err
