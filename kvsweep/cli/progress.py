@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ class Display:
         self._before = ExitStack()
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if _has_bars():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -176,6 +177,14 @@ def waiting(what: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+def _has_bars() -> bool:
+    """Whether stderr is a terminal on which a bar can be drawn over itself.
+
+    On others, as in a shell of Emacs, Rich draws nothing at all.
+    """
+    return sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def span(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """What is printed where, and what becomes of the command when that fails, or it is interrupted."""
 
 import ast
+import itertools
 import os
 import re
 import signal
@@ -306,3 +307,19 @@ def test_names_of_traces_are_no_markup_of_a_bar(monkeypatch, capsys, name):
     shown = capsys.readouterr().err
     assert "\x07" not in shown
     assert f"reads {printable(name)}" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_without_bars_has_lines(monkeypatch, capsys, term):
+    """Nothing was shown there, for hours if it took so long."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress.time, "monotonic", itertools.count(0, 20).__next__)
+    monkeypatch.setenv("TERM", term)
+    with progress.Display() as display:
+        display.notify("compiling")
+        for done in range(3):
+            display(done, 2)
+    shown = capsys.readouterr().err
+    assert shown == (
+        "compiling\n1 of 2 cells, 0.1 cells/s, 20 s left\n2 of 2 cells, 0.1 cells/s, 0.0 s left\n"
+    )
