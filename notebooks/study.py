@@ -18,17 +18,27 @@ class Study:
     """The sweeps ``sweeps/<name>*.toml``, made by ``kvsweep grid`` beforehand.
 
     Where a store is missing, three seeds are simulated, so that a notebook runs on a fresh clone,
-    with wide intervals; the figures then go to a temporary folder, not over those of the note.
+    with wide intervals; the figures then go to a temporary folder, not over those of the note. So
+    they do where a store is there that has fewer cells, or not all of them yet.
     """
 
     def __init__(self, name):
         self.name = name
         sweeps = ROOT.glob(f"sweeps/{name}*.toml")
-        self.complete = all(self._store(path.stem).exists() for path in sweeps)
+        self.complete = all(self._is_whole(path) for path in sweeps)
         self.figures = ROOT / "docs" / "findings" if self.complete else Path(SCRATCH.name)
 
     def _store(self, name):
         return ROOT / "results" / f"{name}.zarr"
+
+    def _is_whole(self, path):
+        """Return whether a sweep's store has a result of every cell that its file asks for."""
+        store = self._store(path.stem)
+        if not store.exists():
+            return False
+        ds, axes = kvsweep.open_results(store), kvsweep.load_sweep(path).axes
+        sizes = {axis.name: len(axis.values) for axis in axes}
+        return bool(ds.attrs["complete"]) and sizes.items() <= dict(ds.sizes).items()
 
     def results(self, name):
         """Open the store of a sweep, or simulate three seeds of it."""

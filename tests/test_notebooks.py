@@ -1,12 +1,15 @@
 """The notebooks show what they draw; `.ci/run` executes them and looks at what came out."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from analysis.synthetic import h8
+from sweeping import BASE, GRID, stand_in
 
+import kvsweep
 from kvsweep import plot
 
 ROOT = Path(__file__).parents[1]
@@ -55,3 +58,32 @@ def test_a_figure_is_shown_by_itself():
     data, looks = plot.plot_curve(h8(2), "preemption_rate", "gpu_blocks")._repr_png_()
     assert data.startswith(b"\x89PNG")
     assert looks["width"] == 336
+
+
+def interrupt_after(cells):
+    def progress(done, total):
+        if done >= cells:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_figures_of_fewer_cells_do_not_replace_those_of_a_note(tmp_path, monkeypatch):
+    pytest.importorskip("IPython")
+    import study
+
+    stand_in(monkeypatch)
+    monkeypatch.setattr(study, "ROOT", tmp_path)
+    (tmp_path / "sweeps").mkdir()
+    sweep = tmp_path / "sweeps" / "mine.toml"
+    sweep.write_text(BASE + GRID)
+    assert study.Study("mine").figures != tmp_path / "docs" / "findings"
+    out = tmp_path / "results" / "mine.zarr"
+    for seeds, whole in ((3, False), (None, True)):
+        kvsweep.run(kvsweep.load_sweep(sweep, seeds=seeds), out=out, overwrite=True)
+        assert study.Study("mine").complete is whole
+    assert study.Study("mine").figures == tmp_path / "docs" / "findings"
+    shutil.rmtree(out)
+    with pytest.raises(KeyboardInterrupt):
+        kvsweep.run(kvsweep.load_sweep(sweep), out=out, progress=interrupt_after(3))
+    assert not study.Study("mine").complete
