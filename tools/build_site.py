@@ -17,6 +17,8 @@ from pathlib import Path
 import site_reference
 
 ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build"
+"""Where pages are put together, and what Sphinx keeps: not beside a folder of somebody else."""
 SITE = Path("docs/site")
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "BENCHMARKS.md"),
@@ -83,13 +85,13 @@ def main() -> None:
     parser.add_argument("--execute", action="store_true", help="run the notebooks first")
     given = parser.parse_args()
     out = given.folder.resolve()
-    source = out.with_name(f"{out.name}-source")
+    source = WORK / "site-source"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
     put_together(source)
     if given.execute:
         execute(source)
-    options = ["-W", "--keep-going", "-q", "-d", str(out.with_name(f"{out.name}-doctrees"))]
+    options = ["-W", "--keep-going", "-q", "-d", str(WORK / "site-doctrees")]
     build = [sys.executable, "-m", "sphinx", *options, str(source), str(out)]
     if code := subprocess.run(build, check=False).returncode:
         sys.exit(code)

@@ -27,8 +27,9 @@ def grid(sweep: Path, *options: str) -> tuple[str, float]:
     command = [sys.executable, "-m", "kvsweep", "grid", str(sweep), "--json", *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if ended.returncode == 2:
-        raise click.ClickException(ended.stderr)
+    if ended.returncode not in (0, 1) or not ended.stdout:  # 1: some cells did not complete
+        told = " ".join(ended.stderr.split()) or f"ended with {ended.returncode}"
+        raise click.ClickException(told)
     return ended.stdout, sum(
         getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime")
     )
@@ -40,9 +41,12 @@ def grid(sweep: Path, *options: str) -> tuple[str, float]:
 @click.option("--file", "files", multiple=True, type=Path, help="Other sweeps.")
 def main(seeds: int | None, only: tuple[str, ...], files: tuple[Path, ...]) -> None:
     """Print a row for each sweep."""
+    shipped = sorted((ROOT / "sweeps").glob("*.toml"))
+    for name in only:
+        if name not in ("none", *(sweep.stem for sweep in shipped)):
+            raise click.BadParameter(f"no shipped sweep is called {name!r}", param_hint="--only")
     click.echo("| sweep | simulations | promised, s | taken, s | promised / taken |")
     click.echo("|---|---|---|---|---|")
-    shipped = sorted((ROOT / "sweeps").glob("*.toml"))
     for sweep in [*(s for s in shipped if not only or s.stem in only), *files]:
         options = [] if seeds is None else ["--seeds", str(seeds)]
         with tempfile.TemporaryDirectory() as folder:

@@ -193,11 +193,14 @@ def _skewness(values: Floats) -> Floats:
 
 
 @click.command()
-@click.option("--seeds", default=2000, show_default=True, help="Simulated, taken for the truth.")
-@click.option("--studies", default=1000, show_default=True, help="Drawn for each size.")
+@click.option("--seeds", type=click.IntRange(min=max(SIZES)), default=2000, show_default=True,
+              help="Simulated, taken for the truth.")  # fmt: skip
+@click.option("--studies", type=click.IntRange(min=1), default=1000, show_default=True,
+              help="Drawn for each size.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("results/coverage"),
               show_default=True, help="Of the simulated stores.")  # fmt: skip
-@click.option("--only", help="One population.")
+@click.option("--only", type=click.Choice([population.name for population in POPULATIONS]),
+              help="One population.")  # fmt: skip
 def main(seeds: int, studies: int, folder: Path, only: str | None) -> None:
     """Print the tables: before, after."""
     for population in POPULATIONS:

@@ -2,7 +2,8 @@
 
     python tools/notebook_figures.py notebooks
 
-A cell that makes a figure has an image among its outputs; others are told, and the exit code is 1.
+A cell that makes a figure has an image among its outputs; others are told, and the exit code is 1,
+as it is of a folder without notebooks.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ def has_image(cell: dict[str, Any]) -> bool:
 
 def main(folder: Path) -> int:
     """Tell the cells that draw and show nothing; return the exit code."""
+    notebooks = sorted(folder.glob("*.ipynb"))
+    if not notebooks:
+        sys.stdout.write(f"{folder}: has no notebooks\n")
+        return 1
     found = [
         f"{notebook}: cell {number} makes a figure and shows none\n"
-        for notebook in sorted(folder.glob("*.ipynb"))
+        for notebook in notebooks
         for number, cell in drawing_cells(notebook)
         if not has_image(cell)
     ]
@@ -42,4 +47,6 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: notebook_figures.py FOLDER")
     sys.exit(main(Path(sys.argv[1])))

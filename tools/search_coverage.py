@@ -166,11 +166,17 @@ def study(case: Case, studies: int, truth_seeds: int, within: float) -> str:
     )
 
 
+positive = click.IntRange(min=1)
+names = click.Choice(list(dict.fromkeys(case.name for case in CASES)))
+
+
 @click.command()
-@click.option("--studies", default=1000, show_default=True, help="Of each case.")
-@click.option("--truth", default=2000, show_default=True, help="Seeds taken for the truth.")
+@click.option("--studies", type=positive, default=1000, show_default=True, help="Of each case.")
+@click.option(
+    "--truth", type=positive, default=2000, show_default=True, help="Seeds taken for the truth."
+)
 @click.option("--within", default=math.inf, help="Processor seconds for the studies of a case.")
-@click.option("--only", help="Cases of one name.")
+@click.option("--only", type=names, help="Cases of one name.")
 def main(studies: int, truth: int, within: float, only: str | None) -> None:
     """Print a row for each case."""
     simulate.warm_up(click.echo)
