@@ -101,6 +101,9 @@ GONE = {
 }
 """Architectures that vLLM 0.33.0 has no class of any more, and the last release that has one."""
 
+BY_METRICS = "`kvsweep blocks --log METRICS` reads the blocks that the server's own /metrics tell"
+"""What to do where no blocks are computed: a command, as sweeps and `measure gpu` come here too."""
+
 
 def architecture(name: str, where: str) -> Architecture:
     """Return what is known of an architecture.
@@ -120,7 +123,6 @@ def architecture(name: str, where: str) -> Architecture:
     else:
         why = "is not known here"
     raise InputError(
-        f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}"
-        f"{did_you_mean(name, list(KNOWN))}; the server's own /metrics tell its blocks: "
-        "--log METRICS without --model"
+        f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}; "
+        f"{BY_METRICS}{did_you_mean(name, list(KNOWN))}"
     )

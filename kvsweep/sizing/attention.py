@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_LAYERS
-from kvsweep.sizing.architectures import Architecture
+from kvsweep.sizing.architectures import BY_METRICS, Architecture
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.model import AttentionShape
 from kvsweep.sizing.states import BOTH, layer_kinds
@@ -42,8 +42,8 @@ def _beside_states(config: Values, about: Architecture) -> tuple[AttentionShape,
     """Return the caches of the layers that keep keys and values, where others keep a state."""
     if config.number("sliding_window") and config.switch("use_sliding_window", True):
         raise InputError(
-            f"{config.where}: sliding_window: windows beside states are not computed here; the "
-            "server's /metrics tell its blocks: --log"
+            f"{config.where}: sliding_window: windows beside states are not computed here; "
+            f"{BY_METRICS}"
         )
     kinds = layer_kinds(config, about)
     attending = [layer for layer, kind in enumerate(kinds) if kind in (FULL_LAYER, BOTH)]
@@ -106,7 +106,7 @@ def layer_windows(config: Values, about: Architecture) -> list[int | None]:
         if kind not in (FULL, SLIDING):
             raise InputError(
                 f"{config.where}: layer_types: {shown(kind)} layers are not computed here; "
-                f"known: {FULL}, {SLIDING}; the server's /metrics tell its blocks: --log"
+                f"known: {FULL}, {SLIDING}; {BY_METRICS}"
             )
     return [config.count("sliding_window") if kind == SLIDING else None for kind in kinds]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_LAYERS
-from kvsweep.sizing.architectures import Architecture
+from kvsweep.sizing.architectures import BY_METRICS, Architecture
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 
@@ -157,7 +157,7 @@ def _known(config: Values, key: str, name: str, known: dict[str, str]) -> str:
     if name not in known:
         raise InputError(
             f"{config.where}: {key}: {shown(name)} layers are not computed here; known: "
-            f"{', '.join(known)}; the server's /metrics tell its blocks: --log"
+            f"{', '.join(known)}; {BY_METRICS}"
         )
     return name
 

@@ -473,3 +473,15 @@ def test_whatever_a_config_holds_it_is_a_model_or_refused_in_a_line(name, change
 def test_checkpoints_in_8_bits_are_divided_in_whole_blocks_of_scales(name):
     assert load_model(name).takes_inner(16)
     assert not load_model(name).takes_inner(32)
+
+
+def test_the_remedy_for_an_unknown_architecture_names_the_command_that_has_it():
+    """`--log METRICS without model.preset` was said of a sweep, which has no such option."""
+    for change, hint in (
+        ({"architectures": ["LamaForCausalLM"]}, "; did you mean 'LlamaForCausalLM'?"),
+        ({"layer_types": ["mamba"] * 32}, ""),
+    ):
+        with pytest.raises(InputError) as refused:
+            model_from_config({**LLAMA, **change}, "config.json")
+        remedy = "; `kvsweep blocks --log METRICS` reads the blocks that the server's own /metrics"
+        assert f"{remedy} tell{hint}" in str(refused.value)
