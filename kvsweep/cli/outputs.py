@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from kvsweep.addresses import Address, Where, located, store_place
 from kvsweep.cli.base import check_outputs
@@ -80,6 +81,12 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
             If it cannot be that of a store, or, if it is to be written, nothing can be written.
         """
         return store_place(value) if self.writes else located(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Leave files and folders to the shell, which completes no others where we say nothing."""
+        return [CompletionItem(incomplete, type="file")]
 
 
 def refuse_existing(option: str, path: Path, overwrite: bool) -> None:

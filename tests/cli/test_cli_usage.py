@@ -9,6 +9,7 @@ from sweeping import write_sweep
 
 import kvsweep
 from kvsweep.cli import commands
+from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.plot_kinds import KINDS, PREFIX
 from kvsweep.config.trace_reading import Format
 
@@ -127,3 +128,12 @@ def test_memory_that_is_not_there_is_told_in_one_line(run, tmp_path, monkeypatch
     assert (code, out) == (2, "")
     assert err.startswith("kvsweep: out of memory; fewer workers, fewer requests")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
+def test_paths_complete_in_the_shell(names, command):
+    """With completion on, `kvsweep show results/<TAB>` completed nothing."""
+    takes = [p for p in command.params if isinstance(p.type, click.Path | StorePath)]
+    for param in takes:
+        found = param.shell_complete(click.Context(command), "results/")
+        assert [item.type for item in found] == ["file"], param.name
