@@ -117,9 +117,7 @@ def is_prefix(path: Path, read: tuple[str, ...] = ()) -> bool:
         return path.is_dir()
     if path.suffix != ".csv":
         return _PACKED.search(path.name) is not None
-    with open_regular(path) as file:
-        header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
-    columns = {name.strip(' "') for name in header.strip().split(",")}
+    columns = _header(path)
     named = _NAME.search(path.name) is not None
     if any(_ARRIVAL.match(name) for name in columns):
         # A trial has a length too, of its prompt, and a time at which it began.
@@ -152,6 +150,7 @@ def read_prefix(path: Path) -> Measured:
             raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
         files = [file for file in found if _NAME.search(file.name)]
         _refuse_packed(found)
+        _refuse_unnamed(found)
     trials = [trial for file in files for trial in _read_csv(file)]
     if not trials:
         raise InputError(
@@ -167,6 +166,24 @@ def _refuse_packed(files: list[Path]) -> None:
         packed = _PACKED.search(file.name) and not file.name.startswith("prompts_")
         if packed and file.with_suffix("") not in files:
             raise InputError(f"{file}: is compressed: unpack it first")
+
+
+def _refuse_unnamed(files: list[Path]) -> None:
+    """Refuse trials whose file does not say of which size they are: they would be left out."""
+    for file in files:
+        unnamed = file.suffix.lower() == ".csv" and not _NAME.search(file.name)
+        if unnamed and file.is_file() and _header(file).issuperset(_COLUMNS):
+            raise InputError(
+                f"{file}: has trials, and its name does not end in _aA_bB.csv, the sizes of A and "
+                "B: rename it, or move it elsewhere"
+            )
+
+
+def _header(file: Path) -> set[str]:
+    """Return the names of the columns, as far as the first line has any."""
+    with open_regular(file) as opened:
+        header = opened.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+    return {name.strip(' "') for name in header.strip().split(",")}
 
 
 def _read_store(path: Path) -> Measured:

@@ -269,3 +269,12 @@ def test_a_time_below_a_nanosecond_is_no_measurement(tmp_path):
     path.write_text("condition,ttft_ms\nhit,1e-300\n")
     with pytest.raises(InputError, match=r":2: ttft_ms: expected at least 1e-06 and at most"):
         read_prefix(path)
+
+
+def test_trials_of_a_size_that_no_name_tells_are_not_left_out(tmp_path):
+    write_table(tmp_path)
+    (tmp_path / "results_a256_bX.csv").write_text("condition,ttft_ms\nhit,3\n")
+    with pytest.raises(InputError, match=r"results_a256_bX\.csv: has trials, and its name does"):
+        read_prefix(tmp_path)
+    (tmp_path / "results_a256_bX.csv").write_text("mean,median\n3,4\n")  # of something else
+    assert len(read_prefix(tmp_path).trials) == 2 * len(TABLE)
