@@ -189,3 +189,27 @@ def test_vllm_decides_as_recorded(tmp_path):
     assert json.loads(done.stdout)["equal"] == len(goldens)
     again = traces.load_recording(tmp_path / "fuzz_00.json.gz")
     assert again == traces.load_recording(GOLDENS / "fuzz_00.json.gz") | {"steps": again["steps"]}
+
+
+def test_files_that_are_there_are_replaced_only_when_told(capsys, recorded, monkeypatch):
+    monkeypatch.setattr(cli, "_start", lambda folder: pytest.fail("started"))
+    golden, other = recorded / "before" / "fuzz_00.json.gz", recorded / "mine.toml"
+    other.write_text("mine")
+    for arguments in (
+        ("record", "--env", recorded, golden, "-o", other),
+        ("record", "--env", recorded, recorded / "before", "-o", recorded / "after"),
+    ):
+        code, _, err = run(capsys, *arguments)
+        assert code == 2
+        assert "is there already; --overwrite replaces it" in err
+    code, _, err = run(capsys, "check", "--env", recorded, golden, "--overwrite")
+    assert (code, err) == (2, "record_vllm: --overwrite: has no effect without --out\n")
+    with pytest.raises(InputError, match="is there already; --overwrite replaces it"):
+        checking.check_all(None, [golden], recorded / "after")
+
+
+def test_new_recordings_of_one_name_do_not_replace_each_other(recorded):
+    """The second was written over the first."""
+    folders = [recorded / "before", recorded / "after"]
+    with pytest.raises(InputError, match=r"before/fuzz_00\.json\.gz and .*after/.* would both be"):
+        checking.check_all(None, folders, recorded / "new")

@@ -345,3 +345,14 @@ def test_groups_of_states_are_told_from_others(traces):
     check_groups(asked, [STATES, None])
     with pytest.raises(InputError, match="this model's are full, states, states"):
         check_groups(asked, [None, STATES, STATES])
+
+
+def test_what_was_measured_is_replaced_only_when_told(traces, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "Engine", lambda *_: pytest.fail("started"))
+    out = traces / "out"
+    out.mkdir()
+    (out / "a.json").write_text("measured")
+    arguments = [str(traces), str(traces / "a.json"), "--out", str(out)]
+    assert exit_code(cli.command, "time_vllm", arguments) == 2
+    assert "a.json: is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert (out / "a.json").read_text() == "measured"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.cli.outputs import refuse_existing
 from kvsweep.errors import InputError, did_you_mean, shown
 from record_vllm.cases import FEATURES, make_case
 from record_vllm.comparing import Comparison, compare
@@ -85,7 +86,12 @@ def record_file(vllm: Vllm, trace: Path, out: Path, *, detail: bool) -> dict[str
 
 
 def check_all(
-    vllm: Vllm, traces: Sequence[Path], out: Path | None, tell: Tell = None
+    vllm: Vllm,
+    traces: Sequence[Path],
+    out: Path | None,
+    tell: Tell = None,
+    *,
+    overwrite: bool = False,
 ) -> list[Checked]:
     """Record traces again and compare each with its own ``expected``.
 
@@ -99,18 +105,18 @@ def check_all(
         Folder for the new recordings, laid out as the folders of `traces`.
     tell : callable or None
         Gets each as it is done.
+    overwrite : bool
+        Whether files of `out` may be replaced.
 
     Raises
     ------
     InputError
         If a file is no recording, or `out` cannot be written.
     """
+    if out is not None:
+        _check_places(traces, out, overwrite)
     files = list(_files(traces))
     documents = ((path, name, load(path)) for path, name in files)
-    if out is not None:
-        for path, name in files:
-            if (out / name).resolve() == path.resolve():
-                raise InputError(f"--out {out}: would replace {path}, which is read")
     checked = []
     for path, name, document in documents:
         one = _check(vllm, document, path, out / name if out else None)
@@ -118,6 +124,25 @@ def check_all(
         if tell:
             tell(one)
     return checked
+
+
+def _check_places(traces: Sequence[Path], out: Path, overwrite: bool) -> None:
+    """Refuse to lose a file by writing the new recordings, whose places follow from `traces`.
+
+    Raises
+    ------
+    InputError
+        If one would take the place of what is read, of another one, or, unless it was asked for,
+        of a file that is there.
+    """
+    taken: dict[Path, Path] = {}
+    for path, name in _files(traces):
+        if (out / name).resolve() == path.resolve():
+            raise InputError(f"--out {out}: would replace {path}, which is read")
+        if name in taken:
+            raise InputError(f"--out {out}: {taken[name]} and {path} would both be {out / name}")
+        taken[name] = path
+        refuse_existing("--out", out / name, overwrite)
 
 
 def _check(vllm: Vllm, document: Document, path: Path, out: Path | None) -> Checked:

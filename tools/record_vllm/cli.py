@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvsweep.cli.base import Command, Group, check_outputs, fail, json_option, print_json
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, overwrite_option, refuse_existing
 from kvsweep.cli.terminal import OutputLostError, drop_output, echo
 from kvsweep.errors import InputError
 from record_vllm.checking import (
@@ -103,14 +103,16 @@ def setup(
 @click.argument("trace", type=input_path)
 @click.option("-o", "--out", type=OutputPath(), required=True, help="File or folder to write.")
 @click.option("--no-detail", is_flag=True, help="Leave out the columns sched and hashed.")
-def record(folder: Path, trace: Path, out: Path, no_detail: bool) -> int:
+@overwrite_option
+def record(folder: Path, trace: Path, out: Path, no_detail: bool, overwrite: bool) -> int:
     """Write TRACE with what vLLM decides for it (`expected`).
 
     TRACE is a file, or a folder whose traces are recorded into the folder OUT.
     """
     pairs = recording_plan(trace, out)
-    for source, _ in pairs:
+    for source, target in pairs:
         check_outputs([source], {"--out": out})
+        refuse_existing("--out", target, overwrite)
         load(source)
     vllm = _start(folder)
     failed = 0
@@ -134,14 +136,20 @@ def record(folder: Path, trace: Path, out: Path, no_detail: bool) -> int:
 @env_option
 @click.argument("traces", type=input_path, nargs=-1, required=True)
 @click.option("--out", type=OutputPath(), help="Folder for the new recordings.")
+@overwrite_option
 @json_option
-def check(folder: Path, traces: tuple[Path, ...], out: Path | None, as_json: bool) -> int:
+def check(
+    folder: Path, traces: tuple[Path, ...], out: Path | None, overwrite: bool, as_json: bool
+) -> int:
     """Record TRACES again, and tell what a release decides otherwise.
 
     TRACES are files with `expected`, or folders of such.
     """
+    if overwrite and out is None:
+        raise InputError("--overwrite: has no effect without --out")
     vllm = _start(folder)
-    checked = check_all(vllm, traces, out, None if as_json else add_row(echo))
+    tell = None if as_json else add_row(echo)
+    checked = check_all(vllm, traces, out, tell, overwrite=overwrite)
     return _told(checked, as_json)
 
 

@@ -10,7 +10,7 @@ from record_vllm.cli import exit_code
 from record_vllm.traces import save
 
 from kvsweep.cli.base import Command, check_outputs, fail
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, overwrite_option, refuse_existing
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 from time_vllm.asked import check_groups, drafting, read_traces, settings
@@ -42,6 +42,7 @@ from time_vllm.running import run, with_accepted
     callback=lambda _context, _option, text: _shares(text),
     help="Share of verifications that accept a draft, by position, whatever is drafted.",
 )
+@overwrite_option
 def command(
     model: Path,
     traces: tuple[Path, ...],
@@ -50,6 +51,7 @@ def command(
     max_model_len: int | None,
     drafts: Path | None,
     acceptance: tuple[float, ...],
+    overwrite: bool,
 ) -> int:
     """Run TRACES on vLLM with random weights, and write them with what was `measured`.
 
@@ -58,6 +60,8 @@ def command(
     """
     asked = read_traces(traces)
     check_outputs(list(traces), {"--out": out})
+    for trace in traces:  # by their names they are written
+        refuse_existing("--out", out / trace.name, overwrite)
     if not (model / "config.json").is_file():
         raise InputError(f"{model}: has no config.json, which is the model's shape")
     speculative = drafting(asked[0].scenario, drafts, acceptance)
