@@ -426,3 +426,13 @@ def test_a_worker_that_cannot_reach_the_bucket_sends_what_it_has_at_once(sweep, 
     monkeypatch.setattr(bucket, "PAUSE", None)  # no number to wait for
     run(sweep)
     assert there() == whole
+
+
+def test_no_store_is_made_in_another(sweep):
+    """The outer one could not be replaced or extended any more."""
+    run(sweep)
+    before = there()
+    for inner in ("memory://kept/a.zarr/b.zarr", "memory://kept/a.zarr/mine/b.zarr"):
+        with pytest.raises(InputError, match=r"lies in the store memory://kept/a\.zarr, whose"):
+            run(sweep, inner)
+    assert there() == before

@@ -17,6 +17,7 @@ from kvsweep.store.bucket import Bucket
 from kvsweep.store.checking import COMPLETE, IDENTITY
 from kvsweep.store.folders import owned, recognised
 from kvsweep.store.metadata import ROOT, Root, encoded, read_root
+from kvsweep.store.refusals import OURS
 
 if TYPE_CHECKING:
     from kvsweep.store.metadata import Document
@@ -35,6 +36,26 @@ def create(address: Address, root: Root, files: Mapping[str, bytes | None]) -> N
         for name, data in files.items():
             if data is not None:
                 bucket.put(name, data)
+
+
+def refuse_inside(address: Address) -> None:
+    """Refuse to make a store in another one, which nobody could replace or extend then.
+
+    Raises
+    ------
+    InputError
+        If it lies in one. Folders that may not be read tell nothing.
+    """
+    folders = address.path.split("/")[:-1]
+    for depth in range(len(folders), 0, -1):
+        around = Address(address.protocol, "/".join(folders[:depth]))
+        root = None
+        with suppress(InputError):
+            root = Bucket(around, patience=0.0).get(ROOT)
+        if root is not None and f'"{OURS}'.encode() in root:
+            raise InputError(
+                f"{address}: lies in the store {around}, whose files are kvsweep's own"
+            )
 
 
 def recognise(address: Address, form: str) -> None:

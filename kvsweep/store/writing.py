@@ -227,6 +227,8 @@ def _place_objects(
     if there and overwrite:
         objects.recognise(address, FORMAT)
         objects.remove(address)
+    if not there:
+        objects.refuse_inside(address)
     if overwrite or not there:
         objects.create(address, *contents(plan, attributes))
 
