@@ -46,7 +46,7 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
 
     if as_json and markdown:
         raise InputError("--markdown: has no effect with --json: give one of them")
-    with Display() as display:
+    with Display("runs", known_end=False) as display:  # each table asks for its own
         warm_up(display.notify)
         reports = run(name, workers=workers or os.cpu_count() or 1, progress=display)
     if as_json:

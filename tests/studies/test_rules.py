@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from itertools import count
 
 import numpy as np
 import pytest
@@ -230,3 +231,21 @@ def test_two_forms_of_output_at_once_are_refused():
     asked = CliRunner().invoke(command, ["h8", "--json", "--markdown"])
     assert isinstance(asked.exception, InputError)
     assert str(asked.exception) == "--markdown: has no effect with --json: give one of them"
+
+
+def test_no_end_is_promised_while_further_tables_will_ask_for_runs(monkeypatch):
+    """`36 of 36 cells, 0.0 s left` was told, and twice as many came."""
+    from kvsweep.cli import progress as shown
+    from kvsweep.cli.replicate import replicate as command
+
+    def run(name, *, progress, **_):
+        for done in range(5):
+            progress(done, max(done, 2))
+        return (sample(),)
+
+    monkeypatch.setattr("kvsweep.studies.replicate", run)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
+    monkeypatch.setattr(shown.time, "monotonic", count(0, 20).__next__)
+    told = CliRunner().invoke(command, ["h8"]).stderr
+    assert told.startswith("1 runs, 0.1 runs/s\n")
+    assert "left" not in told
