@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from record_vllm import checking, cli, traces
+from record_vllm import checking, cli, environment, traces
 from record_vllm.adapter import FIRST, LAST, release_of, unknown_release
 from record_vllm.cases import make_case
 
@@ -213,3 +213,13 @@ def test_new_recordings_of_one_name_do_not_replace_each_other(recorded):
     folders = [recorded / "before", recorded / "after"]
     with pytest.raises(InputError, match=r"before/fuzz_00\.json\.gz and .*after/.* would both be"):
         checking.check_all(None, folders, recorded / "new")
+
+
+def test_a_setup_that_did_not_end_is_told(capsys, recorded):
+    """It was a traceback: there is no click in an environment that is only begun."""
+    interpreter = environment.interpreter_of(recorded / "v33")
+    interpreter.parent.mkdir(parents=True)
+    interpreter.symlink_to(sys.executable)
+    code, _, err = run(capsys, "check", "--env", recorded / "v33", recorded / "before")
+    assert code == 2
+    assert "v33: has no vLLM in it: setup did not end; run it again" in err

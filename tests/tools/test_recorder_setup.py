@@ -161,3 +161,21 @@ def test_another_release_needs_another_folder(monkeypatch, wish):
 def test_a_command_that_fails_is_told_in_one_line(tmp_path):
     with pytest.raises(InputError, match="no_such_python: cannot be run"):
         set_up(Wish("0.33.0", tmp_path / "v", python="no_such_python"), lambda text: None)
+
+
+@pytest.mark.parametrize("names", [("site",), ("download", "notes.txt"), ("venv", "site", "docs")])
+def test_folders_of_something_else_are_left_alone(monkeypatch, wish, names):
+    """`site` and `download` of whatever folder was named were deleted."""
+    for name in names:
+        (wish.folder / name).mkdir(parents=True)
+        (wish.folder / name / "mine").write_text("a")
+    with pytest.raises(InputError, match="in it, which setup did not make; name another folder"):
+        run(monkeypatch, wish)
+    assert all((wish.folder / name / "mine").exists() for name in names)
+
+
+def test_a_setup_that_was_interrupted_goes_on(monkeypatch, wish):
+    for name in ("venv", "site.partial"):
+        (wish.folder / name).mkdir(parents=True)
+    run(monkeypatch, wish)
+    assert (wish.site / "vllm").is_dir()

@@ -25,7 +25,14 @@ from record_vllm.checking import (
     recording_plan,
     report,
 )
-from record_vllm.environment import Wish, interpreter_of, newest_version, plan, set_up
+from record_vllm.environment import (
+    Wish,
+    interpreter_of,
+    newest_version,
+    plan,
+    set_up,
+    unpacked_version,
+)
 from record_vllm.traces import load
 
 if TYPE_CHECKING:
@@ -223,6 +230,8 @@ def _start(folder: Path) -> Vllm:
     interpreter = interpreter_of(folder)
     if not interpreter.exists():
         raise InputError(f"{folder}: has no {interpreter.relative_to(folder)}; make it with setup")
+    if unpacked_version(folder / "site") is None:
+        raise InputError(f"{folder}: has no vLLM in it: setup did not end; run it again")
     inside = Path(sys.prefix).resolve() == (folder / "venv").resolve()
     if not inside and _STARTED not in os.environ:
         arguments = [str(Path(__file__).parent), *sys.argv[1:]]

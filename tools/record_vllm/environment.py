@@ -28,6 +28,8 @@ MOST_MISSING = 40
 """Modules that imports may ask for, one after the other."""
 
 _VERSION = re.compile(r"\d+(\.\d+)+([a-z]+\d+)*")
+_OWN = {"venv", "site", "site.partial", "download"}
+"""What setup makes in its folder, the first of them first, and deletes to make it anew."""
 _UNPACKED = (".py", ".json", ".jinja", ".txt")
 _PROBE = Path(__file__).parent / "probe.py"
 
@@ -119,6 +121,22 @@ def check_room(folder: Path, needed: int = NEEDED_BYTES) -> None:
         )
 
 
+def check_own(folder: Path) -> None:
+    """Refuse a folder of something else: of the names that setup uses one may be somebody's.
+
+    Raises
+    ------
+    InputError
+        If there is something in it that no setup that was interrupted has left.
+    """
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    foreign = there if "venv" not in there else there - _OWN
+    if foreign:
+        raise InputError(
+            f"{folder}: has {min(foreign)!r} in it, which setup did not make; name another folder"
+        )
+
+
 def set_up(wish: Wish, say: Say) -> None:
     """Make the folder of a release; what is there already stays.
 
@@ -132,6 +150,8 @@ def set_up(wish: Wish, say: Say) -> None:
     there = unpacked_version(wish.site)
     if there not in (None, wish.version):
         raise InputError(f"{wish.folder}: holds vLLM {there}; name another folder")
+    if there is None:
+        check_own(wish.folder)
     wish.folder.mkdir(parents=True, exist_ok=True)
     if not wish.interpreter.exists():
         say(f"environment by {wish.python}")
