@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsweep.config.fleet import InstancePool, fleet, key_of
+from kvsweep.config.fleet import InstancePool, fleet, key_of, longest_of
 from kvsweep.errors import dotted
 
 if TYPE_CHECKING:
@@ -56,12 +56,10 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
         if not scenario.engine.enable_chunked_prefill:
             key = dotted(key_of(scenario, number, "max_num_batched_tokens"))
             yield Limit(key, pool.max_num_batched_tokens, tokens)
-    last = pools[-1].max_model_len
-    if last is not None:  # who is too long for all is dropped by the last
-        key = dotted(("cluster", "pools", len(pools) - 1, "max_model_len"))
-        yield Limit(key, last, longest + 1)
-    elif scenario.engine.max_model_len is not None:
-        yield Limit("engine.max_model_len", scenario.engine.max_model_len, longest + 1)
+    last = len(pools) - 1
+    most = longest_of(scenario, last)
+    if most is not None:  # who is too long for all is dropped by the last
+        yield Limit(dotted(key_of(scenario, last, "max_model_len")), most, longest + 1)
 
 
 def _needed(scenario: Scenario, pool: InstancePool, longest: int, prompt: int) -> int:

@@ -28,7 +28,8 @@ class InstancePool:
     beta, memory, experts, window : tuple of float
         Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
     max_model_len : int or None
-        For routing by length: the longest request, tokens; None: any.
+        For routing by length: the longest request of the pool's own, tokens; None: it names none
+        (see `longest_of`).
     """
 
     role: str
@@ -78,17 +79,23 @@ def key_of(scenario: Scenario, number: int, key: str) -> KeyPath:
     number : int
         The pool, as of `fleet`.
     key : str
-        ``gpu_blocks``, ``max_num_seqs`` or ``max_num_batched_tokens``.
+        ``gpu_blocks``, ``max_num_seqs``, ``max_num_batched_tokens`` or ``max_model_len``.
     """
     cluster = scenario.cluster
     role, pool = pools_of(cluster)[number]
-    if getattr(pool, key) is None:
+    if getattr(pool, key, None) is None:
         return ("cache" if key == "gpu_blocks" else "engine", key)
     if cluster.pools:
         return ("cluster", "pools", number, key)
     short = f"{role}_{key}"
     is_short = getattr(cluster, short, None) is not None
     return ("cluster", short) if is_short else ("cluster", role, key)
+
+
+def longest_of(scenario: Scenario, number: int) -> int | None:
+    """Return the longest request that a pool serves, tokens: its own or that of all; None: any."""
+    own = fleet(scenario)[number].max_model_len
+    return scenario.engine.max_model_len if own is None else own
 
 
 def has_pools(scenario: Scenario) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explicit_rules import check_explicit
-from kvsweep.config.fleet import fleet, has_pools
+from kvsweep.config.fleet import fleet, has_pools, key_of, longest_of
 from kvsweep.errors import dotted
 from kvsweep.policies import (
     Admission,
@@ -21,7 +21,6 @@ from kvsweep.policies import (
 )
 
 if TYPE_CHECKING:
-    from kvsweep.config.fleet import InstancePool
     from kvsweep.config.scenario import Scenario
     from kvsweep.config.sessions import Sessions
     from kvsweep.config.workload import Workload
@@ -226,23 +225,6 @@ def _check_batch_limits(scenario: Scenario) -> None:
     )
 
 
-def _longest_of(
-    scenario: Scenario, number: int, pool: InstancePool
-) -> tuple[int | None, tuple[str | int, ...]]:
-    """Return the longest request of a pool, and the key that says so.
-
-    Raises
-    ------
-    KeyProblem
-        If the pool's own is longer than that of all.
-    """
-    of_all, own = scenario.engine.max_model_len, pool.max_model_len
-    key = ("cluster", "pools", number, "max_model_len")
-    if own is not None and of_all is not None and own > of_all:
-        raise KeyProblem(key, f"{own} is more than engine.max_model_len ({of_all})")
-    return (of_all, ("engine", "max_model_len")) if own is None else (own, key)
-
-
 def _check_longest_request(scenario: Scenario) -> None:
     """Refuse what vLLM refuses of its longest request, `max_model_len`.
 
@@ -251,11 +233,13 @@ def _check_longest_request(scenario: Scenario) -> None:
     """
     engine = scenario.engine
     threshold = engine.long_prefill_token_threshold
-    whole = not engine.enable_chunked_prefill
+    whole, of_all = not engine.enable_chunked_prefill, engine.max_model_len
     for number, pool in enumerate(fleet(scenario)):
         budget = pool.max_num_batched_tokens
         step = f"max_num_batched_tokens ({budget}), which vLLM refuses without chunked prefill"
-        longest, at = _longest_of(scenario, number, pool)
+        longest, at = longest_of(scenario, number), key_of(scenario, number, "max_model_len")
+        if longest is not None and of_all is not None and longest > of_all:
+            raise KeyProblem(at, f"{longest} is more than engine.max_model_len ({of_all})")
         if whole and longest is not None and longest > budget:
             raise KeyProblem(at, f"{longest} is more than {step}")
         key = ("engine", "long_prefill_token_threshold")

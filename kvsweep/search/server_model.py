@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.fleet import InstancePool, fleet
+from kvsweep.config.fleet import InstancePool, fleet, longest_of
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
@@ -89,7 +89,7 @@ def longest_requests(scenario: Scenario, folder: Path) -> list[int | None]:
     """
     known = _layout(scenario, folder)
     if known is None:
-        return [scenario.engine.max_model_len for _ in fleet(scenario)]
+        return [longest_of(scenario, number) for number, _ in enumerate(fleet(scenario))]
     model, shape = known
     usual = _wanted(scenario, model)
     default = model.usual_model_len or model.max_model_len

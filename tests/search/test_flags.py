@@ -304,3 +304,13 @@ def test_the_longest_request_of_the_engine_is_told(tmp_path):
     assert start_text(make_sweep(tmp_path, BASE + LATENCY + model.format(600))) is None
     told = start_text(make_sweep(tmp_path, BASE + LATENCY + model.format(500)))
     assert told.startswith("vLLM must be told --max-model-len 8,000, or")
+
+
+def test_pools_by_length_are_told_theirs_where_nothing_tells_the_model(tmp_path):
+    times = "[latency]\nalpha = [0, 0, 0]\nbeta = [6000.0, 30.0, 15.0]\n"
+    pools = times + "[[cluster.pools]]\ninstances = 1\nmax_model_len = 4096\n"
+    pools += "[[cluster.pools]]\ninstances = 1\n"
+    notes = served_by(tmp_path, pools).notes
+    assert "--max-model-len: 4096, as it is, in the order of the pools" in notes
+    bounded = served_by(tmp_path, "[engine]\nmax_model_len = 9000\n" + pools).notes
+    assert "--max-model-len: 4096, 9000, in the order of the pools" in bounded
