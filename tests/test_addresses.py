@@ -15,7 +15,7 @@ from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
 import kvsweep
 from kvsweep.addresses import Address, located
 from kvsweep.errors import InputError
-from kvsweep.store import bucket, leases, objects, parts, storage
+from kvsweep.store import bucket, leases, lock, objects, parts, storage
 from kvsweep.store.bucket import Bucket
 from kvsweep.store.lock import BusyError
 
@@ -352,12 +352,12 @@ def test_who_could_not_be_heard_of_while_the_bucket_was_away_is_not_taken_for_de
 
 
 def test_a_process_of_another_container_of_this_host_is_not_taken_for_dead(monkeypatch):
-    mine = leases._here()
+    mine = lock.here()
     monkeypatch.setattr("os.readlink", lambda _: "pid:[1]")
-    assert leases._here() != mine
+    assert lock.here() != mine
     nobody = 2**22 + 1  # more than Linux numbers processes to
     assert not leases._is_dead(f"{nobody} {mine} token 0".encode())
-    assert leases._is_dead(f"{nobody} {leases._here()} token 0".encode())
+    assert leases._is_dead(f"{nobody} {lock.here()} token 0".encode())
 
 
 def test_what_a_bucket_keeps_that_was_to_be_deleted_is_told(sweep, monkeypatch):

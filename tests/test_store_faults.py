@@ -420,6 +420,18 @@ def test_a_lock_of_another_machine_is_not_taken_for_stale(sweep, monkeypatch):
         run(sweep)
 
 
+def test_a_lock_of_another_container_of_this_host_is_not_taken_for_stale(sweep, monkeypatch):
+    """Containers may have one host name, and number their processes each by itself."""
+    monkeypatch.setattr(lock, "fcntl", None)
+    there = lock.here().rpartition("-")[0]
+    nobody = 2**22 + 1  # more than Linux numbers processes to
+    Path(".a.zarr.pid").write_text(f"{nobody} {there}-1")
+    with pytest.raises(InputError, match=rf"process {nobody} on [^/ ]+ \(or, if that has ended"):
+        run(sweep)
+    Path(".a.zarr.pid").write_text(f"{nobody} {lock.here()}")
+    run(sweep)
+
+
 def test_reading_needs_no_lock(sweep):
     run(sweep)
     with lock.locked(Path("a.zarr")):

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 
@@ -26,7 +24,7 @@ from kvsweep.errors import InputError
 from kvsweep.store.bucket import Bucket
 from kvsweep.store.connection import RemoteError
 from kvsweep.store.folders import hidden
-from kvsweep.store.lock import BusyError, UnlockableError
+from kvsweep.store.lock import BusyError, UnlockableError, has_ended, here
 
 # Seconds between two renewals, and without any after which the process of a lease counts as dead;
 # between two looks at somebody else's, and after which the user is told what is waited for.
@@ -132,7 +130,7 @@ class Lease:
         self._address = address
         self._name = name
         self._leases = Bucket(hidden(address, "leases"), owner=address)
-        self._mine = f"{os.getpid()} {_here()} {token_hex(8)}"
+        self._mine = f"{os.getpid()} {here()} {token_hex(8)}"
         self._number = 0
         self.lost = ""
         self.other = b""
@@ -233,30 +231,8 @@ class Lease:
 
 
 def _is_dead(there: bytes) -> bool:
-    """Whether a process of this machine has ended; of another machine one cannot tell."""
     number, _, rest = there.decode(errors="replace").partition(" ")
-    if rest.partition(" ")[0] != _here() or not number.isdecimal():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _here() -> str:
-    """Return what tells those whose processes this one sees from others.
-
-    Hosts and containers may have equal names, and containers of one host, as those of a pod, have
-    numbers of their own for their processes.
-    """
-    boot = space = ""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
-        space = os.readlink("/proc/self/ns/pid").removeprefix("pid:").strip("[]")
-    return f"{socket.gethostname()}/{boot}-{space}"
+    return has_ended(number, rest.partition(" ")[0])
 
 
 def _words(there: bytes) -> str:

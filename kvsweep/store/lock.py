@@ -194,10 +194,9 @@ def _claim(file: Path) -> int:
     raise BlockingIOError(errno.EAGAIN, _words(b""))
 
 
-def _is_gone(owner: bytes) -> bool:
-    """Whether a process of this machine has ended; of another machine one cannot tell."""
-    number, _, host = owner.decode(errors="replace").partition(" ")
-    if host != socket.gethostname() or not number.isdecimal():
+def has_ended(number: str, where: str) -> bool:
+    """Whether a process has ended that `here` is of; what runs elsewhere one cannot tell."""
+    if where != here() or not number.isdecimal():
         return False
     try:
         os.kill(int(number), 0)
@@ -208,10 +207,29 @@ def _is_gone(owner: bytes) -> bool:
     return False
 
 
+def here() -> str:
+    """Return what tells those whose processes this one sees from others.
+
+    Hosts and containers may have equal names, and containers of one host, as those of a pod, have
+    numbers of their own for their processes.
+    """
+    boot = space = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        space = os.readlink("/proc/self/ns/pid").removeprefix("pid:").strip("[]")
+    return f"{socket.gethostname()}/{boot}-{space}"
+
+
+def _is_gone(owner: bytes) -> bool:
+    number, _, where = owner.decode(errors="replace").partition(" ")
+    return has_ended(number, where)
+
+
 def _me() -> str:
-    return f"{os.getpid()} {socket.gethostname()}"
+    return f"{os.getpid()} {here()}"
 
 
 def _words(owner: bytes) -> str:
-    number, _, host = owner.decode(errors="replace").partition(" ")
+    number, _, where = owner.decode(errors="replace").partition(" ")
+    host = where.partition("/")[0]
     return f"process {number} on {host}" if host else "another process"
