@@ -283,6 +283,10 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             "engine.long_prefill_token_threshold: 3 cuts a decode with 3 drafts, which",
         ),
         (
+            {"engine": {"speculative": EAGLE, "long_prefill_token_threshold": 1}},
+            "engine.long_prefill_token_threshold: 1 cuts a decode with 3 drafts, which",
+        ),
+        (
             {
                 "engine": {
                     "speculative": {"tokens": 4, "method": "draft"},

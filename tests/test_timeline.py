@@ -257,6 +257,7 @@ def test_short_requests_over_a_long_time_are_seen(sweep):
     more = ["cluster.instances=1", "workload.rate=0.001", *CELL]
     panel = draw_timeline(timeline_of(run_replay(sweep, more))).axes[0]
     whole = np.diff(panel.get_xlim())[0]
+    assert panel.collections
     for bars in panel.collections:
         widths = [np.ptp(path.vertices[:, 0]) for path in bars.get_paths()]
         assert min(widths) > 0.001 * whole

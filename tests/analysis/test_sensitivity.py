@@ -63,9 +63,10 @@ def test_a_part_of_a_design_is_refused(kept):
         sensitivity_indices(ishigami(16).isel(sample=kept), "steps")
 
 
-def test_a_measure_that_does_not_vary_has_none():
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_a_measure_that_does_not_vary_has_none(value):
     ds = ishigami(8)
-    ds["steps"] = ds["steps"] * 0 + 3.0
+    ds["steps"] = ds["steps"] * 0 + value
     found = sensitivity_indices(ds, "steps")
     assert {index.total for index in found.groups[0].indices} == {None}
     assert "does not vary" in sensitivity_text(found)
@@ -145,3 +146,14 @@ def test_no_figure_is_drawn_of_what_does_not_vary():
     ds["steps"] = ds["steps"] * 0 + 3.0
     with pytest.raises(InputError, match="steps does not vary"):
         plot_sensitivity(ds, sensitivity_indices(ds, "steps"))
+
+
+def test_indices_do_not_depend_on_what_is_added_to_all_values():
+    """Of uncentred values the first order would be noise, the larger the mean is."""
+    ds = ishigami(64)
+    (expected,) = sensitivity_indices(ds, "steps").groups
+    ds["steps"] = ds["steps"] + 1000.0
+    (found,) = sensitivity_indices(ds, "steps").groups
+    for index, same in zip(found.indices, expected.indices, strict=True):
+        assert index.first == pytest.approx(same.first, rel=1e-6, abs=1e-9)
+        assert index.total == pytest.approx(same.total, rel=1e-6, abs=1e-9)

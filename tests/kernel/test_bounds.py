@@ -64,6 +64,7 @@ def test_times_that_no_server_has_are_refused_at_the_latency(latency, message):
         ({"beta": [0, 0, 0]}, "0"),
         ({"beta": [0.4, 9, 0.5]}, "0.9"),
         ({"beta": [0, 9, 0], "memory": [0.5, 0.4, 0]}, "0.5"),
+        ({"beta": [0, 0.5, 9], "memory": [0, 9, 0.4]}, "0.5"),
     ],
 )
 def test_steps_of_no_time_are_refused(latency, least):

@@ -427,3 +427,18 @@ def test_late_windows_are_told_to_the_microsecond():
         bent(requests, slice={"from_s": 1_234_567, "to_s": 1_234_569.25})
     with pytest.raises(ValueError, match="1234567 is not after from_s, 1234568"):
         bent(requests, slice={"from_s": 1_234_568, "to_s": 1_234_567})
+
+
+def test_a_limit_on_chains_that_begin_together_and_late_keeps_enough_passes():
+    """How often a chain is played depends on how long it takes, not on when the trace begins."""
+    late = 10**6
+    rows = [
+        {"id": 0, "arrival_us": late, "prompt": [[0, 4]], "output": [10, 2]},
+        {"id": 1, "arrival_us": late, "prompt": [[1, 4]], "output": [11, 2]},
+        {"id": 2, "arrival_us": late, "prompt": [[2, 4]], "output": [12, 2], "after": 0},
+        {"id": 3, "arrival_us": late, "prompt": [[3, 4]], "output": [13, 2], "after": 1},
+    ]
+    rows[2]["think_us"], rows[3]["think_us"] = 10, 100_000
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    whole, part = bent(requests, loop=100), bent(requests, loop=100, limit=120)
+    assert part.arrival_us.tolist() == whole.arrival_us[:120].tolist()

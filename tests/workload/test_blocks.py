@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvsweep.config import Workload
-from kvsweep.workload.blocks import find_extents, resolve_blocks
+from kvsweep.workload.blocks import find_extents, resolve_blocks, whole_requests
 from kvsweep.workload.generate import generate
 from kvsweep.workload.traces import load_trace
 
@@ -122,3 +122,12 @@ def test_generated_requests_share_nothing(block_size):
     assert not resolved.reusable.any()
     assert not resolved.shared.any()
     assert (resolved.keys.dtype, resolved.reusable.dtype) == (np.int32, np.int32)
+
+
+def test_requests_that_share_nothing_have_their_blocks_as_one_extent_and_some_none():
+    """Chains of requests without a block are empty, the first one's too."""
+    extents = whole_requests(np.array([0, 0, 1, 1, 3]))
+    assert extents.offsets.tolist() == [0, 0, 1, 1, 2]
+    assert extents.numbers.tolist() == [0, 1]
+    assert (extents.first.tolist(), extents.end.tolist()) == ([0, 0], [1, 2])
+    assert (extents.count, extents.shared) == (2, 0)
