@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.axes import POLICY
 from kvsweep.config.pools import has_roles
 from kvsweep.config.served_model import STAGES
 
@@ -32,7 +32,7 @@ def canonical(sweep: Sweep) -> dict[str, Any]:
         which it differs (None: that it has not), but for those that it sets, except by tables;
         without any it is left out.
     """
-    scenario = _scenario(sweep, _first(sweep))
+    scenario = _scenario(sweep, sweep.first_point)
     scenarios = dict(_others(sweep, dict(leaves(scenario))))
     return {
         "title": sweep.title,
@@ -59,14 +59,10 @@ def leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tup
             yield ".".join((*path, key)), value
 
 
-def _first(sweep: Sweep) -> dict[str, Any]:
-    return {axis.key: axis.values[0] for axis in sweep.axes if axis.key != SEED}
-
-
 def _others(sweep: Sweep, first: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield in what other policies differ from the first, but for what they set themselves."""
-    point = _first(sweep)
-    run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    point = sweep.first_point
+    run = sweep.policies_run
     for name in map(str, run[1:]):
         found = dict(leaves(_scenario(sweep, point | {POLICY: name})))
         own = [o.key for o in sweep.policy(name) if not isinstance(o.value, dict | list)]

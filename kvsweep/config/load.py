@@ -344,7 +344,7 @@ def _check_policies_run(sweep: Sweep, given: Source, policies: Collection[str]) 
     grid = given.values.get("grid")
     named = grid.get(POLICY) if isinstance(grid, dict) else None
     once = [*policies, *(named if isinstance(named, list) else [])]
-    run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    run = sweep.policies_run
     labels = sweep.source.labels.items()
     new = [place for place, label in labels if given.labels.get(place) != label]
     for name in sweep.policies:

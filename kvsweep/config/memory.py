@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.axes import POLICY
 from kvsweep.config.cache_section import DEFAULT_TOKENS, Cache
 from kvsweep.config.compose import Override
 from kvsweep.config.fleet import fleet
@@ -63,7 +63,7 @@ def memory_varies(sweep: Sweep) -> str | None:
 
     None if they are not: equal tokens, or blocks that change along with their size.
     """
-    first = {axis.key: axis.values[0] for axis in sweep.axes if axis.key != SEED}
+    first = sweep.first_point
     for axis in sweep.axes:
         if axis.key in (BLOCK_SIZE, POLICY):
             scenarios = [sweep.scenario(first | {axis.key: value}) for value in axis.values]

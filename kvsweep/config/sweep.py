@@ -95,6 +95,16 @@ class Sweep:
         folder = self.path.parent
         return folder if working_folder() == self.loaded_from else self.loaded_from / folder
 
+    @property
+    def first_point(self) -> dict[str, Any]:
+        """The first value of each axis but the seed, by key: those of the first cell."""
+        return {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
+
+    @property
+    def policies_run(self) -> tuple[Any, ...]:
+        """The names on the axis of policies; of those in the file some may not be run."""
+        return next((axis.values for axis in self.axes if axis.key == POLICY), ())
+
     @cached_property
     def rules(self) -> str:
         """The rule books of the cells, joined by a comma if there are several."""
@@ -169,7 +179,7 @@ class Sweep:
             yield {axis.key: value for axis, value in zip(others, values, strict=True)}
 
     def _probe_points(self) -> Iterator[dict[str, Any]]:
-        first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
+        first = self.first_point
         yield first
         for axis in self.axes:
             if axis.key != SEED:
@@ -187,11 +197,9 @@ class Sweep:
         self._check_size()
         for _ in self.probes():
             pass
-        first = next(self._probe_points())
-        run = next((axis.values for axis in self.axes if axis.key == POLICY), ())
         for name in self.policies:
-            if name not in run:
-                point = {**first, POLICY: name}
+            if name not in self.policies_run:
+                point = {**self.first_point, POLICY: name}
                 build(self.source, self.base, self._overrides(point), self.base_dir)
 
     def _check_size(self) -> None:

@@ -173,7 +173,7 @@ def _overruled(sweep: Sweep, key: _Written) -> str:
     for drawn in sweep.design.ranges if sweep.design else ():
         if names[: len(by := _names(parts_of(drawn)))] == by:
             return "reaches no cell: [design] draws it"
-    policies = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    policies = sweep.policies_run
     return (
         f"reaches no cell: every policy ({', '.join(map(str, policies))}) sets it; "
         "use --set policies.NAME.KEY=VALUE, or --set policy=NAME with other policies"

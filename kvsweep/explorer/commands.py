@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import POLICY
 from kvsweep.config.toml_text import document, literal, option
 from kvsweep.errors import escaped
 
@@ -82,7 +81,7 @@ def sweep_toml(sweep: Sweep, origin: str, overrides: Sequence[str]) -> str:
 
 def _run_alone(sweep: Sweep) -> dict[str, Any]:
     """Return what a sweep's file has without the policies that are not run."""
-    run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    run = sweep.policies_run
     policies = {k: v for k, v in sweep.source.values.get(POLICIES, {}).items() if k in run}
     rest = {key: value for key, value in sweep.source.values.items() if key != POLICIES}
     return rest | ({POLICIES: policies} if policies else {})

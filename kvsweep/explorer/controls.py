@@ -80,7 +80,7 @@ def controls_of(sweep: Sweep, along: Axis) -> tuple[Control, ...]:
     along : Axis
         What curves are drawn along, which has no control.
     """
-    first = {axis.key: axis.values[0] for axis in sweep.axes if axis.key != SEED}
+    first = sweep.first_point
     scenario = sweep.scenario(first)
     others = [axis for axis in sweep.axes if axis.key not in (SEED, along.key)]
     found = [_of_axis(sweep, scenario, axis) for axis in others]
