@@ -52,6 +52,17 @@ def gib(amount: float) -> str:
     return number(round(amount, 2) if amount >= 0.01 else float(f"{amount:.2g}"))
 
 
+def signed(value: float) -> str:
+    """Write a difference as `number` does, with its sign.
+
+    Examples
+    --------
+    >>> signed(27.4), signed(-0.25), signed(0.0)
+    ('+27.4', '-0.25', '0')
+    """
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
 def two_digits(value: float) -> str:
     """Write a number to two digits, a large one to whole ones.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
 from kvsweep.analysis.effect_records import Verdict
-from kvsweep.analysis.wording import ALL, MISSING, counted, level, number
+from kvsweep.analysis.wording import ALL, MISSING, counted, level, number, signed
 from kvsweep.report.table import interval_text, plural, seeds_note, table, unit_of
 
 MAX_ROWS = 40  # `ALL` has all
@@ -71,7 +71,7 @@ def _verdicts(found: Comparison) -> str:
     if shown:
         most = max(shown, key=lambda d: abs(d.difference))
         where = ", ".join(f"{name} {level(value)}" for name, value in most.labels.items())
-        text += f"; most {_signed(most.difference)}{unit_of(most.difference, found.units)}"
+        text += f"; most {signed(most.difference)}{unit_of(most.difference, found.units)}"
         text += f" at {where}" if where else ""
     return text
 
@@ -82,7 +82,7 @@ def _row(item: Difference) -> tuple[str, ...]:
         *(level(value) for value in item.labels.values()),
         number(item.mean_a),
         number(item.mean_b),
-        _signed(item.difference),
+        signed(item.difference),
         interval_text(item.interval),
         relative,
         str(item.seeds),
@@ -96,10 +96,6 @@ _WORDS = {
     Verdict.NOT_SHOWN: "not shown",
     None: MISSING,
 }
-
-
-def _signed(value: float) -> str:
-    return f"+{number(value)}" if value > 0 else number(value)
 
 
 def _notes(found: Comparison) -> list[str]:

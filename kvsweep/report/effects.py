@@ -8,7 +8,15 @@ from itertools import product
 import numpy as np
 
 from kvsweep.analysis.effect_records import Effect, EffectGroup, Effects, Verdict
-from kvsweep.analysis.wording import ALL, MISSING, effect_name, label, number, reference_names
+from kvsweep.analysis.wording import (
+    ALL,
+    MISSING,
+    effect_name,
+    label,
+    number,
+    reference_names,
+    signed,
+)
 from kvsweep.report.table import interval_text, missing_note, plural, seeds_note, table, unit_of
 
 MAX_ROWS = 40  # of one table; `ALL` has all
@@ -91,9 +99,9 @@ def _joint_sentence(effects: Effects, effect: Effect) -> str:
     found = effect.difference
     verdict = "" if found.verdict is None else found.verdict.value
     return (
-        f"{effect_name(effect)}: {verdict}, {_signed(found.joint)}"
+        f"{effect_name(effect)}: {verdict}, {signed(found.joint)}"
         f"{unit_of(found.joint, effects.units)} together, "
-        f"{_signed(found.effect)}{unit_of(found.effect, effects.units)} beyond the changes apart "
+        f"{signed(found.effect)}{unit_of(found.effect, effects.units)} beyond the changes apart "
         f"({_support(effects, effect)})"
     )
 
@@ -108,7 +116,7 @@ def _support(effects: Effects, effect: Effect) -> str:
 
 def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
     """Return the row of an effect; what changes do together stands before their interaction."""
-    found, written = (effect.ratio, number) if ratios else (effect.difference, _signed)
+    found, written = (effect.ratio, number) if ratios else (effect.difference, signed)
     return (
         effect_name(effect),
         written(found.joint) if len(effect.changes) > 1 else "",
@@ -117,11 +125,6 @@ def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
         str(found.seeds),
         MISSING if found.verdict is None else found.verdict.value,
     )
-
-
-def _signed(value: float) -> str:
-    """Write a difference with its sign."""
-    return f"+{number(value)}" if value > 0 else number(value)
 
 
 def _cut_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

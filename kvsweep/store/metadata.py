@@ -113,8 +113,8 @@ def read_root(path: Where, maker: str) -> Root:
         raise InputError(f"{path}: {ROOT} cannot be read: {error.strerror}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if "\0" in str(path):
-            raise InputError(f"{path}: is not a path: {_reason(error)}") from error
-        raise InputError(f"{path}: damaged: {ROOT} cannot be read: {_reason(error)}") from error
+            raise InputError(f"{path}: is not a path: {reason_of(error)}") from error
+        raise InputError(f"{path}: damaged: {ROOT} cannot be read: {reason_of(error)}") from error
 
 
 def _parse(document: Document) -> Root:
@@ -153,5 +153,6 @@ def encoded(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return the first line of what an error says, or its type if it says nothing."""
     return (str(error).splitlines() or [""])[0] or type(error).__name__

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError
-from kvsweep.store.metadata import ROOT, Root, read_root
+from kvsweep.store.metadata import ROOT, Root, read_root, reason_of
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -111,5 +111,4 @@ def replaced(path: Where) -> InputError:
 
 def unreadable(path: object, error: Exception) -> InputError:
     """Return the error that a broken store raises; what Zarr raises then is of any type."""
-    reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-    return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
+    return InputError(f"{path}: cannot be read as a Zarr store: {reason_of(error)}")

@@ -17,9 +17,9 @@ from typing import Any
 
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
-from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
+from kvsweep.limits import MAX_TIME_US
 from kvsweep.parsing import parse_json
-from kvsweep.workload.checks import Malformed, check_left_out, check_object
+from kvsweep.workload.checks import Malformed, check_left_out, check_object, token_count
 from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.measured import PER_SECOND
 from kvsweep.workload.requests import Requests
@@ -120,7 +120,7 @@ def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int
             f"timestamp: expected {words} from 0 to {layout.most}, got {shown(timestamp)}"
             f"{_SINCE_1970 if timestamp > layout.most else ''}"
         )
-    tokens = _count(item, "input_length")
+    tokens = token_count(item["input_length"], "input_length")
     hashes = item["hash_ids"]
     if (
         type(hashes) is not list
@@ -131,7 +131,7 @@ def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int
     if len(hashes) != _ids(tokens, layout.block, layout.with_id):
         raise Malformed(_wrong_number(len(hashes), tokens, layout))
     arrival_us = round(timestamp * (10**6 / PER_SECOND[layout.unit]))
-    return arrival_us, hashes, tokens, _count(item, "output_length")
+    return arrival_us, hashes, tokens, token_count(item["output_length"], "output_length")
 
 
 def _ids(tokens: int, block: int, with_id: bool) -> int:
@@ -174,10 +174,3 @@ def _wrong_number(ids: int, tokens: int, layout: _Layout) -> str:
         if ids == _ids(tokens, block, layout.with_id):
             return f"{message}; read.block_size = {block} fits"
     return message
-
-
-def _count(item: dict[str, Any], key: str) -> int:
-    value = item[key]
-    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
-        raise Malformed(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(value)}")
-    return value
