@@ -37,6 +37,9 @@ DEFAULT_BLOCKS = 2200
 DEFAULT_TOKENS = 35_200
 """What they hold in blocks of the default size, and what sweeps of the block size hold equal."""
 
+CAPACITIES = ("gpu_blocks", "gpu_tokens")
+"""The keys that say how much a cache holds, of which one is given at most."""
+
 Blocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
 """Blocks of one instance."""
 

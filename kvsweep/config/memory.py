@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.axes import POLICY
-from kvsweep.config.cache_section import DEFAULT_TOKENS, Cache
+from kvsweep.config.cache_section import CAPACITIES, DEFAULT_TOKENS, Cache
 from kvsweep.config.compose import Override
 from kvsweep.config.fleet import fleet
 from kvsweep.config.pools import pools_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kvsweep.config.sweep import Sweep
 
 BLOCK_SIZE = "cache.block_size"
-CAPACITIES = ("gpu_blocks", "gpu_tokens")
 
 
 def equal_memory(sweep: Sweep) -> tuple[Override, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.fleet import InstancePool, fleet
 from kvsweep.config.pools import pools_of
-from kvsweep.config.served_model import CAPACITIES
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario

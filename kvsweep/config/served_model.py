@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
+from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.groups import CacheGroup
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kvsweep.sizing.layers import LayerCache
     from kvsweep.sizing.question import Question
 
-CAPACITIES = ("gpu_blocks", "gpu_tokens")
 STAGES = ("engine.pipeline_parallel_size", "model.pp")
 """Keys of the stages of a pipeline: of a scenario with a model, one decides the other."""
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.axes import SEED
+from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset, preset_names
-from kvsweep.config.served_model import CAPACITIES, sized
+from kvsweep.config.served_model import sized
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.pipeline import longest_stage

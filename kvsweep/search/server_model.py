@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.fleet import InstancePool, fleet, longest_of
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
-from kvsweep.config.served_model import CAPACITIES, sized
+from kvsweep.config.served_model import sized
 from kvsweep.errors import InputError
 from kvsweep.sizing.capacity import Layout, layout
 from kvsweep.sizing.model import Model

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config import NO_LATENCY
+from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.compose import build, parse_override, set_at
 from kvsweep.config.load import said_in_one_line
 from kvsweep.config.overrides import with_overrides
@@ -136,7 +137,7 @@ def blocks_note(scenario: Scenario) -> str | None:
     """Say how many blocks follow from the GPU; None where they are given."""
     if scenario.model is None or not scenario.model.decides:
         return None
-    if {"gpu_blocks", "gpu_tokens"} & scenario.cache.model_fields_set:
+    if not scenario.cache.model_fields_set.isdisjoint(CAPACITIES):
         return None
     told = sized(scenario, Path())
     margin = ""
