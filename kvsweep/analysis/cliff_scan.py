@@ -72,7 +72,7 @@ def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
     curve = Curve(*statistics.band_of(values, spread, scan.confidence))
     by_seed, seed_outcomes = scan.crossings(values)
     by_resample, interval, tally = _bootstrap(scan, values, curve.mean, means, spread)
-    seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
+    seeds = _seeds_of(values)
     rho = np.nan_to_num(ranks.spearman(scan.axis, values))
     cliff = GroupCliff(
         labels=labels,
@@ -110,7 +110,7 @@ def _bootstrap(
     There is none where a point next to the cliff has a value of one seed, or more resamples than
     lie outside of it lack a value there: those that are left rest on few seeds, or the same one.
     """
-    seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
+    seeds = _seeds_of(values)
     if means is None or spread is None or seeds < 2:
         return np.empty(0), None, {}
     by_resample, outcome = scan.ranked(spread)
@@ -126,6 +126,11 @@ def _bootstrap(
     )
     stretched = statistics.widened(stretched, float(estimate), seeds)
     return by_resample, scan.inside(statistics.hull(followed, stretched)), _tally(outcome)
+
+
+def _seeds_of(values: Floats) -> int:
+    """Return how many seeds have a value anywhere."""
+    return int(np.count_nonzero(~np.isnan(values).all(axis=1)))
 
 
 def _fewest_near(scan: Scan, values: Floats, place: float) -> int:

@@ -90,7 +90,7 @@ def seeds_counted(known: Iterable[int], seeds: int, noun: str = "seeds") -> str:
 
     Examples
     --------
-    >>> seeds_counted([20, 20], 20), seeds_counted([10], 20), seeds_counted([7, 10], 20)
+    >>> seeds_counted([20, 20], 20), seeds_counted([10], 20), seeds_counted([8, 7, 10], 20)
     ('20 seeds', '10 of 20 seeds', '7 to 10 of 20 seeds')
     """
     counts = sorted(known)

@@ -422,3 +422,23 @@ def test_seeds_without_any_value_are_not_counted():
     most = ds.assign(preemption_rate=ds["preemption_rate"].where(ds["seed"] < 15))
     assert "; 15 of 20 seeds)" in cliff_text(find_cliff(most.isel(policy=0)))
     assert find_cliff(ds).groups[0].seeds == 20
+
+
+@pytest.mark.parametrize("confidence", [0.2, 0.95])
+@pytest.mark.parametrize("lacking", [2, 3])
+def test_a_cliff_beside_a_point_of_one_seed_has_no_interval(lacking, confidence):
+    """On either side of it, and of intervals that so many resamples may lie outside of.
+
+    A seed that has a value elsewhere still counts.
+    """
+    rng = np.random.default_rng(1)
+    rates = np.array([0.6, 0.5, 0.0, 0.0])[:, None] + 0.05 * rng.random((4, 6))
+    ds = dataset(rates, blocks=[1, 2, 3, 4], seeds=np.arange(6))
+    asked = {"metric": "preemption_rate", "along": "gpu_blocks", "threshold": 0.25}
+    asked["confidence"] = confidence
+    (whole,) = find_cliff(ds, **asked).groups
+    assert 2 < whole.interval.low < whole.interval.high < 3
+    few = ds.where((ds["gpu_blocks"] != lacking) | (ds["seed"] < 1))
+    (group,) = find_cliff(few, **asked).groups
+    assert 2 < group.mean_curve.value < 3
+    assert (group.interval, group.seeds) == (None, 6)
