@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from analysis.synthetic import dataset
+from kvsweep.analysis.aligned import changes_requests
 from kvsweep.analysis.compare import compare
 from kvsweep.analysis.compare_records import ComparedAxis
 from kvsweep.analysis.effect_records import Verdict
@@ -265,3 +266,16 @@ def test_what_differs_by_roundings_alone_is_equal():
     first, second = np.full((3, 6), 0.1 + 0.2), np.full((3, 6), 0.3)
     found = compare(made(first), made(second), "preemption_rate").differences
     assert {(item.difference, item.verdict) for item in found} == {(0.0, Verdict.NOT_SHOWN)}
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("workload.rate", True),
+        ("policies.fast.workload.rate", True),
+        ("policies.fast.cache.gpu_blocks", False),
+        ("cache.gpu_blocks", False),
+    ],
+)
+def test_only_keys_of_the_workload_change_what_is_requested(key, changes):
+    assert changes_requests(key) is changes

@@ -301,3 +301,12 @@ def test_a_store_of_one_cell_has_no_axis_that_could_have_effects():
     alone = one.isel(scheduler=0, routing=0, drop=True)
     with pytest.raises(InputError, match="factors: there is no axis; effects are differences"):
         factorial_effects(alone, "ttft_mean_ms")
+
+
+def test_an_axis_of_one_value_is_nothing_that_effects_are_means_over():
+    policies = ["base", "a", "b", "ab"]
+    values = np.arange(8.0).reshape(4, 1, 2)
+    ds = dataset(values, policies=policies, blocks=[1000], seeds=[0, 1])
+    joint = joint_effects(ds, "preemption_rate", [policies])
+    single = factorial_effects(ds.isel(policy=[0, 1]), "preemption_rate")
+    assert (joint.averaged, single.averaged) == ((), ())
