@@ -15,6 +15,8 @@ from kvsweep.cli.terminal import echo
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
     from kvsweep.config import Scenario, Sweep
+    from kvsweep.grid import Plan
+    from kvsweep.store import Share
 
 # Lines of one kind, at most.
 NAMED = 10
@@ -50,6 +52,73 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
 
     Some cells are simulated to tell the seconds; nothing is written.
     """
+    from kvsweep.forecast import forecast
+    from kvsweep.grid import plan
+    from kvsweep.store import Share
+    from kvsweep.workers.choosing import check_workers
+
+    check_workers(
+        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
+    )
+    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
+    begun = thread_time()
+    with waiting(preparing_text(sweep)):
+        cells = plan(sweep, keep_requests=options["keep_requests"])
+    planning = thread_time() - begun
+    tasks, simulations = _left(sweep, path, cells, share, options)
+    # Those of a scheduler come and go; it is not asked.
+    remote = options["scheduler"] or options["scheduler_file"]
+    workers = None if remote else options["workers"] or os.cpu_count() or 1
+    expected = forecast(
+        sweep,
+        cells,
+        simulations=simulations,
+        tasks=tasks,
+        workers=workers or 1,
+        processes=options["processes"],
+        prune=options["prune"],
+        planning=planning,
+    )
+    return {
+        "store": str(path),
+        "dims": dict(zip(cells.dims, cells.shape, strict=True)),
+        "cells": cells.cells,
+        "simulations": simulations,
+        "tasks": tasks,
+        "bytes": cells.bytes,
+        **_texts(sweep, cells),
+        "workers": workers,
+        "seconds": expected.seconds,
+        "seconds_low": expected.low,
+        "seconds_high": expected.high,
+        "cells_tried": expected.tried,
+        "compile_seconds": expected.compiling,
+        "busy": expected.busy,
+        "processor_seconds": expected.processor,
+    }
+
+
+def _left(
+    sweep: Sweep, path: Where, cells: Plan, share: Share | None, options: dict[str, Any]
+) -> tuple[int, int]:
+    """Return the tasks that a run would still do, and their simulations."""
+    from kvsweep.enlarging import extension
+    from kvsweep.simulate import source_hash
+    from kvsweep.store import exists, pending
+
+    stored = {key: options[key] for key in ("keep_requests", "prune")}
+    todo = cells.tasks
+    known = extension(path, sweep, cells, **stored) if options["extend"] else None
+    if known is None and exists(path) and not options["overwrite"]:
+        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
+    if share is not None:
+        share.check(len(cells.tasks))
+        todo = tuple(task for task in todo if share.has(task.index))
+    return len(todo), sum(map(cells.size if known is None else known.simulations, todo))
+
+
+def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
+    """Return what is told of the models, tiers and defaults of a sweep."""
     from kvsweep.config.served_text import (
         defaults_text,
         exchange_text,
@@ -59,52 +128,10 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         states_text,
     )
     from kvsweep.config.transfer import transfer_text
-    from kvsweep.enlarging import extension
-    from kvsweep.forecast import forecast
-    from kvsweep.grid import plan
     from kvsweep.search.server_model import start_text
-    from kvsweep.simulate import source_hash
-    from kvsweep.store import Share, exists, pending
-    from kvsweep.workers.choosing import check_workers
 
-    check_workers(
-        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
-    )
-    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
-    stored = {key: options[key] for key in ("keep_requests", "prune")}
-    begun = thread_time()
-    with waiting(preparing_text(sweep)):
-        cells = plan(sweep, keep_requests=options["keep_requests"])
-    planning = thread_time() - begun
-    todo = cells.tasks
-    known = extension(path, sweep, cells, **stored) if options["extend"] else None
-    if known is None and exists(path) and not options["overwrite"]:
-        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
-    if share is not None:
-        share.check(len(cells.tasks))
-        todo = tuple(task for task in todo if share.has(task.index))
-    simulations = sum(map(cells.size if known is None else known.simulations, todo))
-    # Those of a scheduler come and go; it is not asked.
-    remote = options["scheduler"] or options["scheduler_file"]
-    workers = None if remote else options["workers"] or os.cpu_count() or 1
-    expected = forecast(
-        sweep,
-        cells,
-        simulations=simulations,
-        tasks=len(todo),
-        workers=workers or 1,
-        processes=options["processes"],
-        prune=options["prune"],
-        planning=planning,
-    )
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
     return {
-        "store": str(path),
-        "dims": dict(zip(cells.dims, cells.shape, strict=True)),
-        "cells": cells.cells,
-        "simulations": simulations,
-        "tasks": len(todo),
-        "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
@@ -115,14 +142,6 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
             *told(exchange_text, sweep),
             *filter(None, [start_text(sweep)]),
         ],
-        "workers": workers,
-        "seconds": expected.seconds,
-        "seconds_low": expected.low,
-        "seconds_high": expected.high,
-        "cells_tried": expected.tried,
-        "compile_seconds": expected.compiling,
-        "busy": expected.busy,
-        "processor_seconds": expected.processor,
     }
 
 
