@@ -442,3 +442,11 @@ def test_a_limit_on_chains_that_begin_together_and_late_keeps_enough_passes():
     requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
     whole, part = bent(requests, loop=100), bent(requests, loop=100, limit=120)
     assert part.arrival_us.tolist() == whole.arrival_us[:120].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "again"), [([0, 10], [20, 30]), ([0, 4, 10], [15, 19, 25]), ([5, 7], [9, 11])]
+)
+def test_a_pass_begins_a_mean_gap_after_the_last_arrival(arrivals, again):
+    found = bent(requests_of(range(len(arrivals)), arrivals), loop=2)
+    assert found.arrival_us.tolist() == [*arrivals, *again]
