@@ -381,3 +381,17 @@ def test_a_kill_between_the_two_renames_loses_nothing(
     assert simulator.cells == 0
     assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
     assert hidden() == []
+
+
+def test_what_keeps_a_store_from_being_extended_is_named_not_what_would_be_added(tmp_path):
+    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    longer = ("step = 10", "step = 5")
+    for changes, message in (
+        ((longer, ("count = 6", "count = 4")), r"grid\.seed has 6 values in the store, 4 in the"),
+        ((longer, ("[grid]", "[engine]\nmax_num_seqs = 7\n[grid]")),
+         r"engine\.max_num_seqs is 256 in the store, 7 in the sweep"),
+        ((("count = 6", "start = 1, stop = 9, step = 1"),),
+         r"grid\.seed has 0 in the store, and not in the sweep"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="cannot be extended: .*" + message):
+            kvsweep.run(make_sweep(tmp_path, text(*changes)), out="a.zarr", extend=True)

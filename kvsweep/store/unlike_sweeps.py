@@ -43,6 +43,7 @@ def difference_of_sweeps(
         _moved_points(before, now, names)
         or next(iter(moved.values()), "")
         or _beside_axes(before, now, [_parsed(of, "base") or {} for of in (there, wanted)], names)
+        or _lost_values(before.get(GRID) or {}, now.get(GRID) or {}, names)
         or _difference(before, now, names)
         or axes
     )
@@ -151,9 +152,30 @@ def _beside_axes(
         | dict(leaves({"policies": some}))
         for base, some in zip(bases, policies, strict=True)
     ]
-    common = [key for key in told[0] if key in told[1]]
-    first, second = ({key: one[key] for key in common} for one in told)
+    # What one of them leaves out has its default there, or follows from others.
+    whole = [dict(leaves(cells.get("scenario") or {})) for cells in both]
+    keys = list(dict.fromkeys([*told[0], *told[1]]))
+    common = [key for key in keys if key in told[0] and key in told[1]]
+    alone = [key for key in keys if key not in common and key in whole[0] and key in whole[1]]
+    first, second = (
+        {key: one[key] for key in common} | {key: every[key] for key in alone}
+        for one, every in zip(told, whole, strict=True)
+    )
     return _difference(first, second, called)
+
+
+def _lost_values(there: Mapping[str, Any], here: Mapping[str, Any], called: tuple[str, str]) -> str:
+    """Say which axis lacks values that it had; empty if all have them and perhaps more."""
+    for key, values in there.items():
+        now = here.get(key)
+        if now is None and len(values) == 1:
+            continue  # a key of the scenario, of which it may be the value
+        lost = [value for value in values if value not in (now or ())]
+        if lost and len(now or ()) < len(values):
+            return _difference(values, now, called, f"{GRID}.{key}")
+        if lost:
+            return f"{GRID}.{key} has {lost[0]!r} in {called[0]}, and not in {called[1]}"
+    return ""
 
 
 def cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
