@@ -80,6 +80,7 @@ def _problem(ds: xr.Dataset, cliff: Cliff, store: Where, folder: Path) -> Proble
         targets=(Target(cliff.metric, cliff.threshold, cliff.past == "above"),),
         space=Space(min(values), max(values), is_whole(axis.key), cliff.generous == "high"),
         oriented=True,
+        unclear=0.0,
         aim=Aim(confidence=cliff.confidence, max_seeds=max(1, len(seeds))),
         seeds=seeds or (0,),
         whole=False,

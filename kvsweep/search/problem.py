@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.analysis.cliff import UNCLEAR
 from kvsweep.asked import check_levels
 from kvsweep.config.axes import (
     POLICY,
@@ -15,6 +16,7 @@ from kvsweep.config.axes import (
     dimension_names,
     more_is_generous,
     number_kind,
+    tells_its_end,
 )
 from kvsweep.config.scenario import Scenario
 from kvsweep.errors import InputError, did_you_mean
@@ -47,6 +49,8 @@ class Problem:
         The range.
     oriented : bool
         Whether its generous end is known.
+    unclear : float
+        If it is not: the rank correlation below which it is that of `space`, as in a grid.
     aim : Aim
         When it is done.
     seeds : tuple of int
@@ -61,6 +65,7 @@ class Problem:
     targets: tuple[Target, ...]
     space: Space
     oriented: bool
+    unclear: float
     aim: Aim
     seeds: tuple[int, ...]
     whole: bool
@@ -156,6 +161,7 @@ def make_problem(
         targets=tuple(targets),
         space=space,
         oriented=generous_high is not None,
+        unclear=UNCLEAR if tells_its_end(axis.key) else 0.0,
         aim=aim,
         seeds=seeds,
         whole=whole,

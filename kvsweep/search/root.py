@@ -50,12 +50,17 @@ class Search:
     oriented : bool
         Whether the generous end of `space` is known; else it is the one towards which the measure
         gets better, as in the analysis of a grid.
+    unclear : float
+        Rank correlation of the measure with the axis below which the end of `space` stays.
     """
 
-    def __init__(self, space: Space, aim: Aim, *, oriented: bool = True) -> None:
+    def __init__(
+        self, space: Space, aim: Aim, *, oriented: bool = True, unclear: float = 0.0
+    ) -> None:
         self.aim = aim
         self.samples = Samples(space)
         self._oriented = oriented
+        self._unclear = unclear
         self._answer = nan
 
     @property
@@ -107,9 +112,9 @@ class Search:
         return 0.0 if isnan(rho) else rho
 
     def _orient(self, ladder: tuple[float, ...]) -> None:
-        """Find the end towards which the measure gets better; of equal values it stays."""
+        """Find the end towards which the measure gets better; if that is unclear it stays."""
         rho = self._slope(ladder)
-        if rho:
+        if rho and abs(rho) >= self._unclear:
             self.samples.space = replace(self.space, generous_high=rho < 0.0)
 
     def _bracket(self, ladder: tuple[float, ...]) -> tuple[float, float] | None:

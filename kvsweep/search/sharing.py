@@ -137,7 +137,9 @@ class _Driver:
     def _begin(self, pool: ThreadPoolExecutor) -> None:
         problem = self._problem
         for number in range(len(problem.groups)):
-            search = Search(problem.space, problem.aim, oriented=problem.oriented)
+            search = Search(
+                problem.space, problem.aim, oriented=problem.oriented, unclear=problem.unclear
+            )
             self._running[number] = running = _Running(search, search.run(), {})
             ask = self._step(number, partial(next, running.steps))
             self._send(pool, number, ask)

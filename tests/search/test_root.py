@@ -272,3 +272,16 @@ def test_a_crossing_at_zero_is_found_as_any():
     found = drive(Search(Space(0, 1000, True, False), Aim(max_seeds=32)), excess)
     assert found.outcome is Outcome.CROSSES
     assert found.crossing == 0.0
+
+
+def test_what_hardly_tells_the_generous_end_leaves_it_where_the_axis_has_it():
+    """Good at both ends, as preemptions where the smallest caches serve one request at a time."""
+    level = {5000.0: 0.2, 4000.0: -0.02, 3000.0: 0.01, 2000.0: 0.3, 1000.0: -0.05}
+    curve = exact(
+        lambda blocks: np.interp(blocks, sorted(level), [level[k] for k in sorted(level)])
+    )
+    space, aim = Space(1000, 5000, True), Aim(max_seeds=1)
+    turned = drive(Search(space, aim, oriented=False), curve)
+    kept = drive(Search(space, aim, oriented=False, unclear=0.5), curve)
+    assert (turned.samples.space.generous_high, kept.samples.space.generous_high) == (False, True)
+    assert kept.crossing > 3000  # as of a grid

@@ -378,3 +378,15 @@ def test_what_breaks_first_far_away_is_told_in_whole_per_cents(tmp_path):
     group = replace(group, first="preemption_rate", first_at=3 * group.answer)
     text = search_text(replace(answer, groups=(group,)))
     assert f"past its limit at {group.first_at:,}, 200 % from here" in text
+
+
+def test_a_search_begins_at_the_end_at_which_the_scan_of_a_grid_does(tmp_path):
+    """The smallest pools serve one request at a time, and preempt nobody."""
+    text = SMALL.replace("{ start = 600, stop = 1800, step = 50 }", "[40, 65, 90, 115, 140]")
+    text = text.replace("count = 40", "count = 3").replace("rate = 500.0", "rate = 20.0")
+    text = text.replace("[cluster]", "output = { dist = 'constant', value = 64 }\n[cluster]")
+    sweep = make_sweep(tmp_path, text + CLIFF.replace("0.5", "0.05"))
+    cliff = find_cliff(run_grid(sweep, out=tmp_path / "grid.zarr"), threshold=0.05)
+    assert (cliff.generous, cliff.groups[0].spearman > 0) == ("high", True)
+    found, _ = run(cliff_problem(sweep, {}, Aim(max_seeds=3)))
+    assert all(each.samples.space.generous_high for each in found)
