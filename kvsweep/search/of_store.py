@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.config.axes import SEED
 from kvsweep.errors import InputError
+from kvsweep.policies import Status
 from kvsweep.search.aims import Aim, Found
 from kvsweep.search.answer import answer_of
 from kvsweep.search.finding import shown
@@ -99,6 +101,7 @@ def _found(ds: xr.Dataset, cliff: Cliff, problem: Problem, group: GroupCliff) ->
         array = array.expand_dims(SEED)
     (target,) = problem.targets
     excess = target.excess(array.transpose(cliff.along, SEED).values)
+    excess = excess[:, _simulated(ds, cliff.along, group.labels)]
     samples = Samples(problem.space)
     for value, seeds in zip(array[cliff.along].values, excess, strict=True):
         samples.add(float(value), seeds[None])
@@ -121,7 +124,21 @@ def _found(ds: xr.Dataset, cliff: Cliff, problem: Problem, group: GroupCliff) ->
     if crossing.outcome not in (Outcome.CROSSES, Outcome.NEVER):
         return found
     reading = Reading(place, nan, nan, (nan, nan))
-    return replace(found, answer=shown(samples, problem.aim, reading))
+    aim = replace(problem.aim, max_seeds=seeds)
+    return replace(found, answer=shown(samples, aim, reading))
+
+
+def _simulated(ds: xr.Dataset, along: str, labels: Labels) -> NDArray[np.bool_]:
+    """Return the seeds of which no cell is still to be simulated, all if there is none; (seeds,).
+
+    The others of a store that is half done tell nothing, least of all that a value fails.
+    """
+    if "status" not in ds or SEED not in ds["status"].dims:
+        return np.ones(ds.sizes.get(SEED, 1), np.bool_)
+    status = ds["status"].sel(labels).transpose(along, SEED)
+    pending = variables.in_words(status, status.values) == Status.PENDING.label
+    done: NDArray[np.bool_] = ~pending.any(axis=0)
+    return done if done.any() else np.ones_like(done)
 
 
 def _dropping(ds: xr.Dataset, along: str, labels: Labels) -> set[float]:

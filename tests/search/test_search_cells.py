@@ -390,3 +390,26 @@ def test_a_search_begins_at_the_end_at_which_the_scan_of_a_grid_does(tmp_path):
     assert (cliff.generous, cliff.groups[0].spearman > 0) == ("high", True)
     found, _ = run(cliff_problem(sweep, {}, Aim(max_seeds=3)))
     assert all(each.samples.space.generous_high for each in found)
+
+
+def test_a_store_that_is_half_done_recommends_by_the_seeds_that_it_has(tmp_path):
+    """Seeds that are not simulated yet are no failures of the values."""
+    sweep = make_sweep(tmp_path, SMALL.replace("count = 40", "count = 8"))
+    ds = run_grid(sweep, out=tmp_path / "grid.zarr").load()
+    late = ds.seed >= 6
+    half = ds.assign(status=ds["status"].where(~late, "pending"))
+    few = ds.sel(seed=range(6))
+    answers = [
+        answer_from(some, find_cliff(some, threshold=0.05), tmp_path / "grid.zarr")
+        for some in (half, few)
+    ]
+    found, expected = ([group.answer for group in answer.groups] for answer in answers)
+    assert found == expected
+    assert None not in found
+    assert {c.seeds for group in answers[0].groups for c in group.candidates} == {6}
+    last = half["gpu_blocks"] == half["gpu_blocks"].max()
+    failed = half.assign(status=half["status"].where(~(last & (half.seed == 0)), "failed"))
+    answer = answer_from(failed, find_cliff(failed, threshold=0.05), tmp_path / "grid.zarr")
+    assert all(
+        c.verdict == "no value" for g in answer.groups for c in g.candidates if c.value == 1800
+    )
