@@ -588,3 +588,14 @@ def test_the_summary_counts_the_seeds_that_have_numbers():
     status = ds["status"].where(ds["seed"] < 3, "pending")
     one = status.where((ds["gpu_blocks"] > 1000) | (ds["seed"] > 0), "failed")
     assert "Means over 3 of 4 seeds" in summary_text(ds.assign(status=one)).splitlines()
+
+
+def test_thousands_of_seeds_are_written_as_other_numbers_are():
+    ds = dataset(np.arange(8000.0).reshape(2, 2, 2000), policies=["a", "b"], blocks=[1, 2],
+                 seeds=range(2000))  # fmt: skip
+    text = effects_text(factorial_effects(ds, "preemption_rate"))
+    assert "2,000" in text
+    assert "2000" not in text
+    text = cliff_text(find_cliff(ds, threshold=2500.0))
+    assert "2,000" in text
+    assert "2000" not in text.replace("2000.", "")

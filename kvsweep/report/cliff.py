@@ -124,7 +124,7 @@ def _support(cliff: Cliff, group: GroupCliff) -> str:
 def _cliff_row(group: GroupCliff) -> tuple[str, ...]:
     """Return the table row of one group."""
     seeds = group.per_seed
-    lost = "" if seeds is None else str(sum(seeds.outcomes[kind] for kind in _OUTCOMES))
+    lost = "" if seeds is None else f"{sum(seeds.outcomes[kind] for kind in _OUTCOMES):,}"
     return (
         label(group.labels),
         number(group.mean_curve.value),
@@ -144,8 +144,8 @@ def _ratio_row(ratio: CliffRatio) -> tuple[str, ...]:
         number(ratio.of_mean_curves),
         interval_text(ratio.interval),
         mean_and_sd(ratio.mean_of_seeds, ratio.sd_of_seeds),
-        str(ratio.pairs),
-        str(ratio.pairs_lost),
+        f"{ratio.pairs:,}",
+        f"{ratio.pairs_lost:,}",
     )
 
 

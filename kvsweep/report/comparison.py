@@ -85,7 +85,7 @@ def _row(item: Difference) -> tuple[str, ...]:
         signed(item.difference),
         interval_text(item.interval),
         relative,
-        str(item.seeds),
+        f"{item.seeds:,}",
         _WORDS[item.verdict],
     )
 

@@ -111,7 +111,7 @@ def _support(effects: Effects, effect: Effect) -> str:
     found = effect.difference
     level = f"{100 * effects.confidence:g}% CI"
     text = f"{level} {interval_text(found.interval)}; {found.seeds:,} seeds"
-    return f"{text}, {found.dropped} left out" if found.dropped else text
+    return f"{text}, {found.dropped:,} left out" if found.dropped else text
 
 
 def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
         written(found.joint) if len(effect.changes) > 1 else "",
         written(found.effect),
         interval_text(found.interval),
-        str(found.seeds),
+        f"{found.seeds:,}",
         MISSING if found.verdict is None else found.verdict.value,
     )
 
