@@ -6,6 +6,7 @@ import pytest
 from record_vllm import recording
 from record_vllm.engine import Batch, Engine
 from record_vllm.recording import record
+from record_vllm.sampling import Sampler
 from record_vllm.scenario import read_scenario
 from record_vllm.steps import Decision
 
@@ -118,21 +119,20 @@ def test_a_state_that_vllm_does_not_expect_is_told_in_one_line(monkeypatch):
 
 
 def test_drafts_are_accepted_as_the_trace_says_in_turn():
-    engine = object.__new__(Engine)
     request = SimpleNamespace(
         accepted=(2, 5), output_ids=lambda first, n: list(range(first, first + n))
     )
-    engine._requests, engine._verified, engine.drafted, engine.accepted = [request], [0], 0, 0
-    engine.scheduler = SimpleNamespace(requests={"00000000": SimpleNamespace(num_output_tokens=7)})
+    scheduler = SimpleNamespace(requests={"00000000": SimpleNamespace(num_output_tokens=7)})
+    sampler = Sampler(scheduler, [request])
 
     def sample(admitted):
         entry = SimpleNamespace(id="00000000", number=0, samples=True, drafts=3, admitted=admitted)
-        return engine._sample(SimpleNamespace(entries=[entry]))
+        return sampler.sample(SimpleNamespace(entries=[entry]))
 
     assert sample(admitted=True) == ([[7]], [[0, 3, 0]])  # room for drafts, but no drafts yet
     assert sample(admitted=False) == ([[7, 8, 9]], [[0, 3, 2]])
     assert sample(admitted=False) == ([[7, 8, 9, 10]], [[0, 3, 3]])  # of 3 drafts 5 cannot be
-    assert (engine.drafted, engine.accepted) == (9, 5)
+    assert (sampler.drafted, sampler.accepted) == (9, 5)
 
 
 @pytest.mark.parametrize(

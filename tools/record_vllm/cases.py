@@ -33,8 +33,10 @@ _MIXES = (
 
 
 # Synchronous about half of the time.
-_EITHER = ("offload", "state", "state-spec", "pd", "pd-spec", "pipeline", "pipeline-state")
-_EITHER += ("spec-longest",)
+_EITHER = (
+    *("offload", "state", "state-spec", "pd", "pd-spec", "pipeline", "pipeline-state"),
+    "spec-longest",
+)
 
 
 @dataclass
