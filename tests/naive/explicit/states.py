@@ -24,7 +24,7 @@ class StateTables(Tables):
         end, not even an older block of the same key.
     """
 
-    def __init__(self, pool, engine, cache, role):
+    def __init__(self, pool, engine, cache, role="both"):
         super().__init__(pool, engine, cache, role)
         self.states = [group["kind"] == "state" for group in cache.groups]
         self.checkpoints = [group.get("checkpoint", False) for group in cache.groups]

@@ -20,7 +20,7 @@ class Tables:
         Whether a request does without the last block that it hits.
     """
 
-    def __init__(self, pool, engine, cache, role):
+    def __init__(self, pool, engine, cache, role="both"):
         self.pool = pool
         self.block_size = cache.block_size
         self.caching = engine.enable_prefix_caching
