@@ -45,6 +45,7 @@ STATE_FIELDS = (
     Field("stale", i32, "token", "of these, scheduled before the latest preemption"),
     Field("drafts", i32, "token", "drafts to be verified in the next step"),
     Field("verified", i32, "1", "verifications scheduled so far"),
+    Field("coming", i32, "token", "while it is counted: what the batch on the device gives it"),
     Field("blocks", i32, "block", "length of each of its tables"),
     Field("room", i32, "token", "tokens that these have room for"),
     Field("published", i32, "block", "leading blocks that it has cached or hit"),

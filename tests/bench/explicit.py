@@ -32,6 +32,7 @@ FEATURES = {
     "pipeline": {"engine": {"pipeline_parallel_size": 2}},
     "pipeline, async": {"engine": {"pipeline_parallel_size": 2, "async_scheduling": True}},
     "drafts": {"engine": {"speculative": DRAFTS}},
+    "drafts, async": {"engine": {"speculative": DRAFTS, "async_scheduling": True}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
     "apart": {"cluster": APART},
     "leases": {"cluster": APART | LEASES},

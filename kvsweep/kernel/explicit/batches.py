@@ -127,9 +127,22 @@ def enqueue(ws, lane, inst, engine, end, row, changes):
 
 
 @leaf
-def drop_entry(ws, engine):
+def is_next(ws, lane, engine, s):
+    """Return whether a request is the first of the batch on the device who has an entry.
+
+    With drafts that may be one who has finished meanwhile.
+    """
+    skipped = ws.batches[engine["batch_lo"] + engine["oldest"]]["skipped"]
+    return ws.entries[entry_at(lane, engine, engine["oldest"], skipped)]["state"] == s
+
+
+@leaf
+def drop_entry(ws, lane, engine, state):
     """Let the first of the batch on the device who has an entry have none: it is counted now."""
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    if lane["drafts"] > 0:
+        place = entry_at(lane, engine, engine["oldest"], batch["skipped"])
+        state["coming"] = 1 + ws.entries[place]["accepted"]
     batch["skipped"] += 1
     batch["plain"] += 1
 
@@ -159,6 +172,11 @@ def give_entry(ws, lane, engine, s):
     batch["skipped"] -= 1
     batch["plain"] -= 1
     decode_one(ws, first + batch["skipped"], s)
+    if lane["drafts"] > 0:
+        entry = ws.entries[first + batch["skipped"]]
+        entry["tokens"] = 1 + lane["drafts"]
+        entry["drafts"] = lane["drafts"]
+        entry["accepted"] = ws.states[s]["coming"] - 1
 
 
 @leaf

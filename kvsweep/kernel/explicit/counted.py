@@ -34,7 +34,7 @@ from .endings import end_some
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
-from .may_run import decodes, may_plan
+from .may_run import may_join, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
 from .slots import groups_of
@@ -75,11 +75,11 @@ def _join(inp, ws, lane, inst, engine):
         s = engine["state_lo"] + r
         state = ws.states[s]
         request = inp.requests[lane["request_lo"] + r]
-        goes_on = decodes(lane, engine, request, state)
+        goes_on = may_join(ws, lane, engine, request, state, s)
         if goes_on:
             engine["counted"] += 1
             if lane["async_scheduling"]:
-                drop_entry(ws, engine)
+                drop_entry(ws, lane, engine, state)
             state["since"] = inst["step"]
             _add_context(lane, inst, engine, state)
             engine["measured"] += r >= lane["warmup"]

@@ -23,6 +23,7 @@ from .due import (
     blocks_needed,
     cache_due,
     count_ending,
+    served,
     this_phase,
 )
 from .endings import end_some
@@ -73,12 +74,10 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     inst["clock"] = settled
     engine["begun"] = 0
     _note_tokens(ws, lane, inst, tally, engine, settled)
-    computed = engine["measured"]
-    if ending > 0:
+    _, _, _, computed = served(ws, lane, inst, engine, np.int64(0))
+    if ending > 0 or (lane["drafts"] > 0 and last >= first):
         end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
-    # Asynchronously the new batch is without those that have just got their last token.
-    count = engine["measured"] if lane["async_scheduling"] else computed
-    tally["computed_tokens"] += count * (1 + lane["drafts"])
+    tally["computed_tokens"] += computed * (1 + lane["drafts"])
     if lane["drafts"] == 0:
         engine["context"] += inst["running"]
     elif lane["context"]:

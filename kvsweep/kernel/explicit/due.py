@@ -7,7 +7,7 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, tokens_beyond
 from ..time.calendar import find_due
 from ..time.windows import inside
-from .planning import planned_blocks, verify
+from .planning import is_sure, places_at, planned_blocks, verify
 from .slots import groups_of
 from .states import decode_states, keeps_states, next_change
 from .tables import cache_known
@@ -36,7 +36,7 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
     if lane["drafts"] > 0:
         gained, last = verify(inp, lane, engine, request, state, steps)
         engine["at_once"] += (gained - steps) * measured
-        fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
+        fit(lane, tally, state, places_at(lane, state["known"] + gained - last), measured)
     state["computed"] += gained
     state["known"] += gained
     state["sure"] += gained
@@ -45,7 +45,8 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
         fit(lane, tally, state, state["computed"], measured)
     elif state["published"] < state["private"]:
         s = engine["state_lo"] + r
-        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
+        settled = np.int64(state["computed"]) - state["flight"]
+        cache_known(inp, ws, lane, inst, request, state, s, settled)
 
 
 @leaf
@@ -131,8 +132,8 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
             near = ends or _last_step(lane, request, state) <= 0
             if near and makes_arrival(lane, request):
                 return np.int64(NONE), spared
-            ending += ends
-            if ends and lane["async_scheduling"]:
+            ending += ends and (lane["drafts"] == 0 or is_sure(lane, state))
+            if ends and lane["async_scheduling"] and lane["drafts"] == 0:
                 spared += state["computed"] == state["room"]
     return ending, spared
 

@@ -10,7 +10,7 @@ from .due import catch_up, fit, is_last, phase_of
 from .inside import leave_inside
 from .leavers import discharge
 from .log import note
-from .planning import verify
+from .planning import is_sure, places_at, verify
 from .settling import finish
 from .tables import cache_known
 
@@ -23,8 +23,11 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["drafts"] > 0:
-        fit(lane, tally, state, state["known"] + 2 * lane["drafts"], measured)
-        verify(inp, lane, engine, request, state, 1)
+        sure = is_sure(lane, state)
+        if not sure:
+            fit(lane, tally, state, places_at(lane, np.int64(state["known"])), measured)
+        # Asynchronously it may be in the next batch in vain.
+        verify(inp, lane, engine, request, state, 1 + (lane["async_scheduling"] and not sure))
         engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
         state["computed"] = state["limit"] - 1
     else:

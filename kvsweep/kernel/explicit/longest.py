@@ -39,4 +39,5 @@ def may_pad(lane, computed):
 @leaf
 def cuts_nothing(lane, state):
     """Return whether no draft of a request is cut, nor are places for the next, until it ends."""
-    return state["limit"] - 1 + 2 * lane["drafts"] <= longest_of(lane)
+    steps = 2 + lane["async_scheduling"]
+    return state["limit"] - 1 + steps * lane["drafts"] <= longest_of(lane)

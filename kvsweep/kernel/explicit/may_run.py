@@ -6,6 +6,7 @@ from ..._jit import leaf
 from ...records import PREFILL
 from ..scheduling.admit import deadline
 from ..scheduling.holders import LOADING
+from .batches import is_next
 from .leases import beats
 from .longest import cuts_nothing
 from .refused import evicts_hit
@@ -53,7 +54,7 @@ def decodes(lane, engine, request, state):
     It takes blocks as it goes, its windows have left what they have, and with drafts what it will
     fill need not be cached in the very step.
     """
-    waits = np.int64(lane["async_scheduling"])
+    waits = np.int64(lane["async_scheduling"]) * (1 + lane["drafts"])
     alike = state["placeholders"] == waits and state["flight"] == waits
     alike = alike and state["last_token"] == engine["last_end"]
     alike = alike and state["known"] + state["placeholders"] - state["computed"] == 1
@@ -67,10 +68,24 @@ def decodes(lane, engine, request, state):
 
 
 @leaf
+def may_join(ws, lane, engine, request, state, s):
+    """Return whether a request may be counted from now on, the next of the running list."""
+    joins = decodes(lane, engine, request, state)
+    if lane["async_scheduling"] and lane["drafts"] > 0:
+        joins = joins and is_next(ws, lane, engine, s)
+    return joins
+
+
+@leaf
 def may_plan(lane):
-    """Return whether steps with drafts can be planned: what is accepted adds up, no log tells."""
-    sums = lane["most_accepted"] <= lane["drafts"]
-    return sums and not (lane["async_scheduling"] or lane["log"])
+    """Return whether steps with drafts can be planned: what is accepted adds up, no log tells.
+
+    Asynchronously ends are told of a step before they are known; where prefill and decode are apart
+    who ends may keep its blocks for a step.
+    """
+    sums = lane["most_accepted"] <= lane["drafts"] and not lane["log"]
+    told = lane["follow_ups"] or lane["disaggregated"]
+    return sums and not (lane["async_scheduling"] and told)
 
 
 @leaf

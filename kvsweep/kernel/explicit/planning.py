@@ -30,6 +30,13 @@ def verify(inp, lane, engine, request, state, steps):
     for ahead in range(steps):
         tokens += accepted[first + ahead]
     last = np.int64(accepted[first + steps - 1]) + 1
+    if lane["async_scheduling"]:  # the last one is on its way, and that before it has come
+        tokens += state["coming"] - last
+        coming = last
+        last = np.int64(state["coming"])
+        if steps > 1:
+            last = np.int64(accepted[first + steps - 2]) + 1
+        state["coming"] = coming
     state["verified"] += steps
     engine["drafts"] += steps * lane["drafts"]
     engine["accepted"] += tokens - steps
@@ -61,6 +68,35 @@ def _add_up(inp, ws, first, wanted):
         sums[ahead] = given
         unfinished += given < wanted
     return unfinished
+
+
+@leaf
+def _add_up_behind(inp, ws, first, wanted, coming):
+    """Note likewise what the batch on the device gives, and those behind it."""
+    accepted, sums = inp.accepted, ws.sums
+    given = coming
+    unfinished = np.int64(0)
+    for ahead in range(HORIZON):
+        sums[ahead] = given
+        unfinished += given < wanted
+        given += 1 + np.int64(accepted[first + ahead])
+    return unfinished
+
+
+@leaf
+def places_at(lane, known):
+    """Return how many places a request has that is scheduled with so many known tokens.
+
+    Asynchronously it has tokens on their way, as if all of their drafts were accepted.
+    """
+    drafts = np.int64(lane["drafts"])
+    return known + 1 + 3 * drafts if lane["async_scheduling"] else known + 2 * drafts
+
+
+@leaf
+def is_sure(lane, state):
+    """Return whether the batch on the device surely gives a request, up to date, its last token."""
+    return lane["async_scheduling"] and state["known"] + 1 >= state["limit"]
 
 
 @leaf
@@ -101,18 +137,35 @@ def _add_inside(ws, lane, place, computed, unfinished):
 
 
 @leaf
+def _most_with_blocks(ws, lane, unfinished, most, wanted):
+    """Return the tokens behind which a request takes no more blocks.
+
+    Asynchronously it is not in the batch that is scheduled when its last token surely comes.
+    """
+    if lane["async_scheduling"] and unfinished > 0 and most + 1 >= wanted:
+        most = np.int64(ws.sums[unfinished - 2]) if unfinished > 1 else np.int64(0)
+    return most
+
+
+@leaf
 def plan_one(inp, ws, lane, inst, engine, request, state):
     """Plan the steps of a request that is up to date; return the one that finishes it."""
     place = _place(inst, engine)
     known = np.int64(state["known"])
     first = np.int64(request["accepted_lo"]) + state["verified"]
-    unfinished = _add_up(inp, ws, first, state["limit"] - known)
+    wanted = state["limit"] - known
+    if lane["async_scheduling"]:
+        unfinished = _add_up_behind(inp, ws, first, wanted, np.int64(state["coming"]))
+    else:
+        unfinished = _add_up(inp, ws, first, wanted)
     most = np.int64(0)
     if unfinished > 0:
         most = np.int64(ws.sums[unfinished - 1])
-    needs = known + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
+    needs = places_at(lane, known) - state["room"] + lane["block_size"] - 1
+    if is_sure(lane, state):
+        needs = np.int64(0)
     ws.plans[place] += full_blocks(lane, max(needs, 0))
-    _add_blocks(ws, lane, place + 1, most, needs)
+    _add_blocks(ws, lane, place + 1, _most_with_blocks(ws, lane, unfinished, most, wanted), needs)
     if lane["context"]:
         _add_tokens(ws, place + PART, most)
     if lane["reach"]:
