@@ -189,6 +189,8 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
     ws.progress[r]["status"] = RequestStatus.ERRORED
     inst["load"] -= 1
     engine["finished"] = 1
+    if lane["drafts"] > 0:
+        engine["refused"] = 0  # nothing is reserved any more for its first verification
     if lane["concurrency"] > 0:
         inst["announced"] = 1
         let_send(inp, ws, lane, tally, now)
