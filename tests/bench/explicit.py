@@ -20,6 +20,7 @@ DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
 APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
 LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
 STATES = [{"kind": "state"}] * 3 + [{"kind": "full"}]
+CLOSED = {"workload": {"concurrency": 64}}
 FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
     "two full groups": {"cache": {"groups": [{"kind": "full"}] * 2}},
@@ -34,10 +35,16 @@ FEATURES = {
     "drafts": {"engine": {"speculative": DRAFTS}},
     "drafts, async": {"engine": {"speculative": DRAFTS, "async_scheduling": True}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
+    "two groups, closed": CLOSED
+    | {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
+    "drafts, closed": CLOSED | {"engine": {"speculative": DRAFTS, "async_scheduling": True}},
     "apart": {"cluster": APART},
     "leases": {"cluster": APART | LEASES},
 }
-"""Keys of the scenario that make lanes explicit, by name."""
+"""Keys of the scenario that make lanes explicit, by name.
+
+In a closed loop, asynchronously, the lanes without the feature are one too.
+"""
 
 
 HALVES = ("two groups", "two groups, async")
@@ -66,7 +73,7 @@ def ratios(name, blocks, usual_blocks, more, lists, repeats):
     """Print time, steps and counted work of a feature, and the ratio to lanes without it."""
     # Scheduled as the lanes that it is compared with; only the feature differs.
     batches = {
-        "usual": batch_of(h8_scenario(usual_blocks), lists),
+        "usual": batch_of(h8_with(usual_blocks, {k: more[k] for k in CLOSED if k in more}), lists),
         "explicit": batch_of(h8_with(blocks, more), lists),
     }
     times = times_in_turns(batches, repeats)

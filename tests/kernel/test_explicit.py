@@ -272,6 +272,26 @@ def test_a_refused_head_with_drafts_is_tried_in_time():
     assert all(list(twin.differences(trace)) == [] for trace in traces)
 
 
+def test_who_makes_arrivals_is_counted_asynchronously():
+    """Its end is told of a step before, and not by an entry."""
+    rng = random.Random("closed")
+    traces = [explicit_traces.random_trace(rng, ("drafts",)) for _ in range(25)]
+    for trace in traces:
+        rows = trace["requests"]
+        for row, following in zip(rows[::2], rows[1::2], strict=False):
+            following["after"] = row["id"]
+        trace["scenario"]["engine"]["async_scheduling"] = True
+    assert count_who_notes_fewer(traces) > 3
+
+
+def test_what_seldom_differs_with_drafts_is_as_the_twin_has_it():
+    """A block that is cached with the last token, not before; a chunk that has less room."""
+    path = Path(__file__).with_name("seldom_with_drafts.json.gz")
+    traces = json.loads(gzip.decompress(path.read_bytes()))
+    count_who_notes_fewer(traces)
+    assert all(list(twin.differences(trace)) == [] for trace in traces)
+
+
 def count_who_notes_fewer(traces):
     """Compare traces with logs and without; return how many have fewer latencies noted without."""
     inputs, counted = batches.run(traces)

@@ -14,11 +14,11 @@ from ..._jit import leaf
 from ...records import NONE
 from ..memory import depth
 from ..scheduling.preempt import victim_is_last
-from ..time.arrivals import tell_end
+from ..time.arrivals import makes_arrival, tell_end
 from ..time.calendar import IDLE, find_due
 from .batches import class_of, entry_at, flies_with, place_of
 from .block_records import take
-from .due import catch_up, makes_arrival, phase_of, this_phase
+from .due import catch_up, phase_of, this_phase
 from .endings import end_some
 from .out_of_classes import stand_down
 from .slots import groups_of

@@ -24,10 +24,10 @@ from .due import (
     cache_due,
     catch_up,
     count_ending,
-    is_last,
     next_due,
     phase_of,
     served,
+    tells,
     this_phase,
 )
 from .endings import end_some
@@ -35,7 +35,7 @@ from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import may_join, may_plan
-from .planning import plan, plan_one, planned_blocks, planned_tokens
+from .planning import is_sure, plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
 from .slots import groups_of
 from .states import keeps_states, tables_of
@@ -46,8 +46,8 @@ from .tables import cache_known
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
     plain = lane["role"] != PREFILL and (lane["drafts"] == 0 or may_plan(lane))
-    if lane["async_scheduling"]:  # victims may be fenced, ends are told of a step before
-        plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
+    if lane["async_scheduling"]:  # victims may be fenced
+        plain = plain and not lane["disaggregated"]
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     plain = plain and not (lane["drafts"] > 0 and keeps_states(lane))  # some move in each step
@@ -190,7 +190,8 @@ def _cache_filled(inp, ws, lane, inst, tally, engine):
         if state["published"] < state["private"]:
             catch_up(inp, ws, lane, inst, tally, engine, r)
             request = inp.requests[lane["request_lo"] + r]
-            cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]))
+            if not is_sure(lane, state):  # else this schedule passes over it
+                cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]))
 
 
 @leaf
@@ -205,7 +206,7 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     ending, spared = np.int64(0), np.int64(0)
     if lane["async_scheduling"]:
         first, last, _ = find_due(ws, inst)
-        ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
+        ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
         _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared)
         _charge(ws, lane, inst, tally, engine)
@@ -224,8 +225,12 @@ def announce_counted(inp, ws, lane, inst, tally, engine, end):
         for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
             r = ws.running[place]
             state = ws.states[engine["state_lo"] + r]
-            if is_last(lane, inst, state, ws.due[place]):
+            request = inp.requests[lane["request_lo"] + r]
+            if ws.due[place] == inst["step"] and tells(lane, request, state):
                 tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
+                if lane["async_scheduling"]:
+                    state["sure"] = state["limit"]
+                    ws.due[place] += 1
 
 
 @leaf

@@ -99,11 +99,12 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
     """
     ending = np.int64(0)
     spared = np.int64(0)
+    told = False
     if last >= first:
-        ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
+        ending, spared, told = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     phase = this_phase(lane, inst)
     taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
-    if taken > inst["free"]:
+    if told or taken > inst["free"]:
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
         if last >= first and not keeps_states(lane):

@@ -3,12 +3,11 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
 from ..blocks.sizes import blocks_for, tokens_beyond
 from ..time.calendar import find_due
 from ..time.windows import inside
-from .planning import is_sure, places_at, planned_blocks, verify
-from .slots import groups_of
+from .planning import is_sure, is_to_tell, places_at, planned_blocks, verify
+from .slots import FAR, groups_of
 from .states import decode_states, keeps_states, next_change
 from .tables import cache_known
 
@@ -40,6 +39,8 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
     state["computed"] += gained
     state["known"] += gained
     state["sure"] += gained
+    if lane["drafts"] > 0 and lane["async_scheduling"]:
+        state["sure"] = state["known"] + state["coming"]
     state["since"] += steps * max(1, lane["stages"])
     if lane["drafts"] == 0:
         fit(lane, tally, state, state["computed"], measured)
@@ -71,21 +72,22 @@ def phase_of(lane, inst, state):
 
 
 @leaf
-def makes_arrival(lane, request):
-    """Return whether another request arrives once this one has its last token."""
-    return lane["concurrency"] > 0 or request["follower"] != NONE
-
-
-@leaf
 def _last_step(lane, request, state):
     """Return in how many steps a request has its last token, or is told to have it soon.
 
     A schedule tells of it; asynchronously that is one step before.
     """
     steps = np.int64(state["limit"]) - 1 - state["known"]
-    if lane["async_scheduling"] and makes_arrival(lane, request):
+    if lane["async_scheduling"] and is_to_tell(lane, request, state):
         steps -= 1
     return steps
+
+
+@leaf
+def tells(lane, request, state):
+    """Return whether this step must tell of the end of a request that is due and up to date."""
+    tells = is_to_tell(lane, request, state)
+    return tells and (lane["drafts"] > 0 or _last_step(lane, request, state) <= 0)
 
 
 @leaf
@@ -106,8 +108,14 @@ def next_due(ws, lane, request, state, s, step):
 
 @leaf
 def is_last(lane, inst, state, due):
-    """Return whether a request that is due has its last token with this step of the run."""
-    return due == inst["step"] and (lane["drafts"] > 0 or state["known"] + 1 >= state["limit"])
+    """Return whether a request, up to date if it is due, has its last token with this step.
+
+    Asynchronously that is the one on the device; drafts make one due to be told of too.
+    """
+    comes = np.int64(1)
+    if lane["drafts"] > 0:
+        comes = np.int64(state["coming"]) if lane["async_scheduling"] else np.int64(FAR)
+    return due == inst["step"] and state["known"] + comes >= state["limit"]
 
 
 @leaf
@@ -117,11 +125,13 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
     Returns
     -------
     ending, spared : int
-        How many have; how many of them would take a block in it, and do not. Or NONE: a schedule
-        is needed, to tell of one.
+        How many have; how many of them would take a block in it, and do not.
+    told : bool
+        Whether a schedule is needed, to tell of an end.
     """
     ending = np.int64(0)
     spared = np.int64(0)
+    told = False
     for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
         if ws.due[place] == inst["step"]:
             r = ws.running[place]
@@ -129,13 +139,11 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
             state = ws.states[engine["state_lo"] + r]
             request = inp.requests[lane["request_lo"] + r]
             ends = is_last(lane, inst, state, ws.due[place])
-            near = ends or _last_step(lane, request, state) <= 0
-            if near and makes_arrival(lane, request):
-                return np.int64(NONE), spared
+            told = told or tells(lane, request, state)
             ending += ends and (lane["drafts"] == 0 or is_sure(lane, state))
             if ends and lane["async_scheduling"] and lane["drafts"] == 0:
                 spared += state["computed"] == state["room"]
-    return ending, spared
+    return ending, spared, told
 
 
 @leaf

@@ -80,12 +80,10 @@ def may_join(ws, lane, engine, request, state, s):
 def may_plan(lane):
     """Return whether steps with drafts can be planned: what is accepted adds up, no log tells.
 
-    Asynchronously ends are told of a step before they are known; where prefill and decode are apart
-    who ends may keep its blocks for a step.
+    Asynchronously, where prefill and decode are apart, who ends may keep its blocks for a step.
     """
     sums = lane["most_accepted"] <= lane["drafts"] and not lane["log"]
-    told = lane["follow_ups"] or lane["disaggregated"]
-    return sums and not (lane["async_scheduling"] and told)
+    return sums and not (lane["async_scheduling"] and lane["disaggregated"])
 
 
 @leaf

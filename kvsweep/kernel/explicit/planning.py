@@ -11,6 +11,7 @@ from ..._ahead import LINE, ask_for
 from ..._jit import leaf
 from ..blocks.sizes import full_blocks
 from ..memory import HORIZON, PART, PLAN
+from ..time.arrivals import makes_arrival
 from ..time.calendar import IDLE
 from ..time.windows import inside
 
@@ -94,6 +95,12 @@ def places_at(lane, known):
 
 
 @leaf
+def is_to_tell(lane, request, state):
+    """Return whether the end of a request, up to date, makes an arrival and was not told of yet."""
+    return makes_arrival(lane, request) and state["sure"] < state["limit"]
+
+
+@leaf
 def is_sure(lane, state):
     """Return whether the batch on the device surely gives a request, up to date, its last token."""
     return lane["async_scheduling"] and state["known"] + 1 >= state["limit"]
@@ -148,8 +155,20 @@ def _most_with_blocks(ws, lane, unfinished, most, wanted):
 
 
 @leaf
+def _told_in(inp, ws, first, wanted, unfinished):
+    """Return in how many steps a schedule must tell of an end; one before it has come."""
+    if unfinished == HORIZON:  # or more
+        given = np.int64(ws.sums[HORIZON - 1]) + 1 + np.int64(inp.accepted[first + HORIZON - 1])
+        unfinished += given < wanted
+    return unfinished - 1
+
+
+@leaf
 def plan_one(inp, ws, lane, inst, engine, request, state):
-    """Plan the steps of a request that is up to date; return the one that finishes it."""
+    """Plan the steps of a request that is up to date; return the one that finishes it.
+
+    Or, asynchronously, the one before, which must tell of it.
+    """
     place = _place(inst, engine)
     known = np.int64(state["known"])
     first = np.int64(request["accepted_lo"]) + state["verified"]
@@ -171,6 +190,8 @@ def plan_one(inp, ws, lane, inst, engine, request, state):
     if lane["reach"]:
         _add_inside(ws, lane, place + 2 * PART, np.int64(state["computed"]), unfinished)
     left = engine["planned"] - inst["step"]
+    if lane["async_scheduling"] and is_to_tell(lane, request, state):
+        unfinished = _told_in(inp, ws, first, wanted, unfinished)
     return np.int64(IDLE) if unfinished >= left else np.int64(inst["step"] + unfinished)
 
 

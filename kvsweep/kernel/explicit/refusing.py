@@ -38,6 +38,15 @@ def _with_duplicates(inp, ws, lane, state, hits):
 
 
 @leaf
+def _may_be_shorter(lane, inst, engine):
+    """Return whether a chunk has less room once all who run verify drafts, and so lacks less."""
+    width = inst["running"] * (1 + lane["drafts"])
+    input_width = width + inst["running"] * lane["slot"]
+    used = lane["max_tokens"] - inst["budget"]
+    return width > used or input_width > lane["max_tokens"] - engine["input"]
+
+
+@leaf
 def refuse(inp, ws, lane, inst, engine, r, lacks, hits, watches):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
@@ -54,6 +63,8 @@ def refuse(inp, ws, lane, inst, engine, r, lacks, hits, watches):
     engine["watches"] = watches
     if lane["any_shared"] and (lane["drafts"] > 0 or lane["disaggregated"]):
         engine["refused"] = not _may_hit_more(inp, ws, lane, inst, engine, request, hits)
+    if lane["drafts"] > 0 and not lane["reserve_full_prompt"]:
+        engine["refused"] = engine["refused"] and not _may_be_shorter(lane, inst, engine)
     if lane["drops_last"]:  # of what it hits the last block is not known here
         engine["refused"] = 0
     state = ws.states[engine["state_lo"] + r]

@@ -116,6 +116,12 @@ def let_send(inp, ws, lane, tally, time):
 
 
 @leaf
+def makes_arrival(lane, request):
+    """Return whether another request arrives once this one has its last token."""
+    return lane["concurrency"] > 0 or request["follower"] != NONE
+
+
+@leaf
 def tell_end(inp, ws, lane, inst, tally, r, seen):
     """Make the arrival that follows from the end of a request, whose client sees it at `seen`."""
     follower = inp.requests[lane["request_lo"] + r]["follower"]
