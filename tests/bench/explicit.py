@@ -39,6 +39,12 @@ FEATURES = {
     | {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
     "drafts, closed": CLOSED | {"engine": {"speculative": DRAFTS, "async_scheduling": True}},
     "apart": {"cluster": APART},
+    "apart, async": {"cluster": APART, "engine": {"async_scheduling": True}},
+    "apart, drafts": {"cluster": APART, "engine": {"speculative": DRAFTS}},
+    "apart, async drafts": {
+        "cluster": APART,
+        "engine": {"speculative": DRAFTS, "async_scheduling": True},
+    },
     "leases": {"cluster": APART | LEASES},
 }
 """Keys of the scenario that make lanes explicit, by name.

@@ -13,7 +13,7 @@ in that one if it is preempted.
 import numpy as np
 
 from ..._jit import leaf
-from ...records import PREFILL
+from ...records import DECODE, PREFILL
 from ..scheduling.preempt import victim_is_last
 from ..time.arrivals import tell_end
 from ..time.calendar import IDLE, find_due
@@ -36,7 +36,7 @@ from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import may_join, may_plan
 from .planning import is_sure, plan, plan_one, planned_blocks, planned_tokens
-from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
+from .short_of_blocks import bring_up, keep_served, take_by_counts, take_one_by_one
 from .slots import groups_of
 from .states import keeps_states, tables_of
 from .tables import cache_known
@@ -46,8 +46,6 @@ from .tables import cache_known
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
     plain = lane["role"] != PREFILL and (lane["drafts"] == 0 or may_plan(lane))
-    if lane["async_scheduling"]:  # victims may be fenced
-        plain = plain and not lane["disaggregated"]
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     plain = plain and not (lane["drafts"] > 0 and keeps_states(lane))  # some move in each step
@@ -205,6 +203,8 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     plan_ahead(inp, ws, lane, inst, tally, engine)
     ending, spared = np.int64(0), np.int64(0)
     if lane["async_scheduling"]:
+        if lane["role"] == DECODE and lane["drafts"] == 0:
+            keep_served(inp, ws, lane, inst, tally, engine)
         first, last, _ = find_due(ws, inst)
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):

@@ -34,24 +34,46 @@ def bring_up(inp, ws, lane, inst, tally, engine, place):
 
 
 @leaf
+def _count_last_no_more(inp, ws, lane, inst, tally, engine):
+    """Bring the last of those who are counted up to date, and count it no more."""
+    place = inst["run_lo"] + engine["counted"] - 1
+    r = ws.running[place]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    discharge(inp, ws, lane, inst, engine, state, s, True)
+    bring_up(inp, ws, lane, inst, tally, engine, place)
+    ws.due[place] = IDLE
+    ws.phases[phase_of(lane, inst, state)] -= 1
+    engine["counted"] -= 1
+    engine["context"] -= state["computed"]
+    leave_inside(lane, inst, state)
+    engine["measured"] -= r >= lane["warmup"]
+    if lane["async_scheduling"]:
+        give_entry(ws, lane, engine, s)
+
+
+@leaf
+def keep_served(inp, ws, lane, inst, tally, engine):
+    """Count no more who lacks a block, nor those behind, where nobody in flight is a victim."""
+    takes = this_phase(lane, inst)
+    if blocks_needed(ws, lane, inst, engine, takes) <= inst["free"]:
+        return
+    left = np.int64(inst["free"])
+    position = np.int64(0)
+    while position < engine["counted"] and left >= 0:
+        state = ws.states[engine["state_lo"] + ws.running[inst["run_lo"] + position]]
+        left -= phase_of(lane, inst, state) == takes and is_served(lane, inst, state)
+        position += left >= 0
+    while engine["counted"] > position:
+        _count_last_no_more(inp, ws, lane, inst, tally, engine)
+
+
+@leaf
 def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
     """Preempt the last of the running list, who may be counted."""
     position = inst["running"] - 1
     if position < engine["counted"]:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        discharge(inp, ws, lane, inst, engine, state, s, True)
-        bring_up(inp, ws, lane, inst, tally, engine, place)
-        ws.due[place] = IDLE
-        ws.phases[phase_of(lane, inst, state)] -= 1
-        engine["counted"] -= 1
-        engine["context"] -= state["computed"]
-        leave_inside(lane, inst, state)
-        engine["measured"] -= r >= lane["warmup"]
-        if lane["async_scheduling"]:
-            give_entry(ws, lane, engine, s)
+        _count_last_no_more(inp, ws, lane, inst, tally, engine)
     preempt(inp, ws, out, lane, inst, tally, index, engine, position)
 
 
