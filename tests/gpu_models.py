@@ -38,4 +38,39 @@ LATENT = _ANY | {
     "moe_intermediate_size": 32,
     "first_k_dense_replace": 1,
 }
-MODELS = {"dense": DENSE, "experts": EXPERTS, "windows": WINDOWS, "latent": LATENT}
+# Layers with a state, with attention, and with neither, as Nemotron-H has them.
+STATES = _ANY | {
+    "architectures": ["NemotronHForCausalLM"],
+    "num_hidden_layers": 6,
+    "hybrid_override_pattern": "M-M*-M",
+    "mamba_num_heads": 32,
+    "mamba_head_dim": 4,
+    "n_groups": 2,
+    "ssm_state_size": 16,
+    "conv_kernel": 4,
+    "chunk_size": 8,
+}
+STATES_EXPERTS = _ANY | {
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "layer_types": ["mamba", "mamba", "attention", "mamba"],
+    "mamba_n_heads": 32,
+    "mamba_d_head": 4,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 16,
+    "mamba_d_conv": 4,
+    "mamba_chunk_size": 16,
+    "mamba_expand": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 32,
+    "shared_intermediate_size": 64,
+    "position_embedding_type": "nope",
+}
+MODELS = {
+    "dense": DENSE,
+    "experts": EXPERTS,
+    "windows": WINDOWS,
+    "latent": LATENT,
+    "states": STATES,
+    "states-experts": STATES_EXPERTS,
+}

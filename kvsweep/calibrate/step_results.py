@@ -198,7 +198,10 @@ def versions(about: dict[str, Any]) -> str:
     """Say with which versions, and by which kernel."""
     keys = {"torch": "PyTorch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
     named = [f"{name} {about[key]}" for key, name in keys.items() if key in about]
-    return ", ".join([*named, f"kvsweep {about['kvsweep']}, attention {about['attention_kernel']}"])
+    named += [f"kvsweep {about['kvsweep']}", f"attention {about['attention_kernel']}"]
+    if "state_kernel" in about:
+        named.append(f"states {about['state_kernel']}")
+    return ", ".join(named)
 
 
 def errors_text(fit: StepFit) -> str:

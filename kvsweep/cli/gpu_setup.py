@@ -107,7 +107,7 @@ def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
         "model_layers": shard.layers,
         "tp": shard.tp,
         "dtype": dtype,
-        "kv_bytes_per_token": shard.layers * shard.token_channels * KV_BYTES * shard.tp,
+        "kv_bytes_per_token": shard.attending * shard.token_channels * KV_BYTES * shard.tp,
         "step_flops": [float(value) for value in counts.flops],
         "step_bytes": [float(value) for value in counts.bytes],
         "experts_share": _experts_share(shard),

@@ -65,7 +65,10 @@ def usual_ranges(
             "max_model_len": min(longest, LONGEST),
         }
         if "pool_tokens" not in given:
-            found["pool_tokens"] = _pool(shard, machine, fp8)
+            if shard.state_bytes and "max_num_seqs" not in given:
+                found["max_num_seqs"] = _kept(shard, machine, fp8, defaults.max_num_seqs)
+            seqs = given.get("max_num_seqs", found["max_num_seqs"])
+            found["pool_tokens"] = _pool(shard, machine, fp8, seqs)
     else:
         found = {**vars(OF_PROCESSOR), "max_model_len": min(longest, OF_PROCESSOR.max_model_len)}
     if quick:
@@ -85,16 +88,28 @@ def _check_fits(longest: int, pool: int) -> None:
         )
 
 
-def _pool(shard: Shard, machine: Machine, fp8: bool) -> int:
-    """Return the tokens that one GPU's cache holds beside its weights."""
-    weights = sum(kind.layers * layer_bytes(shard, kind, fp8) for kind in shard.kinds)
-    weights += 2 * shard.hidden * shard.vocab * KV_BYTES
-    room = UTILIZATION * machine.memory - weights
-    tokens = int(room / (shard.layers * shard.token_channels * KV_BYTES))
+def _weights(shard: Shard, fp8: bool) -> int:
+    layers = sum(kind.layers * layer_bytes(shard, kind, fp8) for kind in shard.kinds)
+    return layers + 2 * shard.hidden * shard.vocab * KV_BYTES
+
+
+def _kept(shard: Shard, machine: Machine, fp8: bool, most: int) -> int:
+    """Return of how many requests half of the cache keeps the states, `most` at most."""
+    room = UTILIZATION * machine.memory - _weights(shard, fp8)
+    return max(2, min(most, int(room / 2 / shard.state_bytes)))
+
+
+def _pool(shard: Shard, machine: Machine, fp8: bool, seqs: int) -> int:
+    """Return the tokens that one GPU's cache holds beside its weights and `seqs` states."""
+    weights = _weights(shard, fp8)
+    room = UTILIZATION * machine.memory - weights - seqs * shard.state_bytes
+    tokens = int(room / (shard.attending * shard.token_channels * KV_BYTES))
     if tokens < 1024:
+        kept = seqs * shard.state_bytes / GIB
+        states = f" and {kept:.1f} of states of {seqs:,} requests" if kept else ""
         raise InputError(
             f"{machine.name}: one GPU's part of {shard.model} at --tp {shard.tp} has "
-            f"{weights / GIB:.1f} GiB of weights, which leave no room for a KV cache in "
+            f"{weights / GIB:.1f} GiB of weights{states}, which leave no room for a KV cache in "
             f"{machine.memory / GIB:.1f} GiB; more --tp, or --pool-tokens to measure it anyway"
         )
     return min(tokens, MAX_BATCHED_TOKENS)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvsweep.gpu.shard import LayerKind, Shard
+from kvsweep.gpu.state_layers import Mamba
+from kvsweep.sizing.state_work import MAMBA2_FLOPS
+from kvsweep.sizing.states import FULL, STATE
 
 KV_BYTES = 2
 """Bytes of an element of the KV cache and of the output head, bfloat16."""
@@ -42,12 +45,18 @@ def step_counts(shard: Shard, weight_bytes: float) -> Counts:
     flops, moved = [0.0] * 5, [0.0] * 5
     for kind in shard.kinds:
         met, read = layer_weights(shard, kind)
+        moved[0] += kind.layers * read * weight_bytes
+        if kind.keeps != FULL:
+            computed, of_state = _of_state(shard.mamba if kind.keeps == STATE else None)
+            flops[1] += kind.layers * (2 * met + computed)
+            flops[2] += kind.layers * (2 * met + computed)
+            moved[2] += kind.layers * of_state
+            continue
         prefill, decode = pair_flops(shard)
         inside = 0 if kind.window is None else kind.window - 1
         kept = shard.token_channels * KV_BYTES
         flops[1] += kind.layers * (2 * met + inside * prefill)
         flops[2] += kind.layers * (2 * met + inside * decode)
-        moved[0] += kind.layers * read * weight_bytes
         moved[1] += kind.layers * kept
         moved[2] += kind.layers * kept * (1 + inside)
         if kind.window is None:
@@ -58,6 +67,16 @@ def step_counts(shard: Shard, weight_bytes: float) -> Counts:
     flops[2] += 2 * head
     moved[0] += head * KV_BYTES
     return Counts((*flops,), (*moved,))  # type: ignore[arg-type]
+
+
+def _of_state(mamba: Mamba | None) -> tuple[int, int]:
+    """Return FLOPs of a token's recurrence, and bytes that a decoding request moves of its state.
+
+    The state is read and written. Of a prompt both are left out, as it is done once a chunk.
+    """
+    if mamba is None:
+        return 0, 0
+    return MAMBA2_FLOPS * mamba.inner * mamba.size, 2 * mamba.state_bytes
 
 
 class WindowCounts(NamedTuple):
@@ -89,12 +108,12 @@ def window_counts(shard: Shard) -> WindowCounts:
 
 def layer_weights(shard: Shard, kind: LayerKind) -> tuple[int, int]:
     """Return the weights that a token meets in a layer, and all of them, on one GPU."""
-    attention = attention_weights(shard)
+    mixer = _mixer_weights(shard, kind)
     if not kind.experts or shard.experts is None:
-        dense = 3 * shard.hidden * shard.ffn
-        return attention + dense, attention + dense
+        dense = (3 if shard.gated else 2) * shard.hidden * shard.ffn if kind.dense else 0
+        return mixer + dense, mixer + dense
     one = 3 * shard.hidden * shard.experts.inner
-    always = attention + 3 * shard.hidden * shard.experts.shared
+    always = mixer + 3 * shard.hidden * shard.experts.shared
     return always + shard.experts.chosen * one, always + shard.experts.count * one
 
 
@@ -104,6 +123,18 @@ def experts_weights(shard: Shard) -> int:
         return 0
     layers = sum(kind.layers for kind in shard.kinds if kind.experts)
     return layers * shard.experts.count * 3 * shard.hidden * shard.experts.inner
+
+
+def _mixer_weights(shard: Shard, kind: LayerKind) -> int:
+    """Return the weights of attention, or of what keeps a state, of a layer on one GPU."""
+    if kind.keeps == FULL:
+        return attention_weights(shard)
+    if kind.keeps != STATE or shard.mamba is None:
+        return 0
+    mamba, hidden = shard.mamba, shard.hidden
+    products = hidden * (mamba.inner + mamba.channels + mamba.heads) + mamba.inner * hidden
+    convolution = mamba.channels * (mamba.taps + mamba.bias)
+    return products + convolution + 3 * mamba.heads + mamba.inner
 
 
 def attention_weights(shard: Shard) -> int:

@@ -11,7 +11,6 @@ from kvsweep.errors import InputError
 from kvsweep.gpu.shard import Shard
 from kvsweep.sizing.exchange import (
     LATENCY_US,
-    all_reduces,
     exchange_times,
     linked_gpus,
     reached_bandwidth,
@@ -69,9 +68,8 @@ def exchange_terms(
             )
         gb_s = reached / 1e9
     latency = LATENCY_US if latency_us is None else latency_us
-    reduces = all_reduces(shard.layers)
     return Exchange(
-        *exchange_times(reduces, shard.hidden, shard.tp, gb_s * 1e9, latency),
-        f"{reduces.vectors} all-reduces of {latency:g} us and {gb_s:g} GB/s among "
+        *exchange_times(shard.reduces, shard.hidden, shard.tp, gb_s * 1e9, latency),
+        f"{sum(shard.reduces)} all-reduces of {latency:g} us and {gb_s:g} GB/s among "
         f"{shard.tp} GPUs: {told}",
     )

@@ -252,7 +252,8 @@ class Attention:
         self._into = Linear(shard.hidden, (heads + 2 * kv_heads) * channels, **kit.products)
         self._back = Linear(heads * channels, shard.hidden, **kit.products)
         self._heads, self._turning = heads, heads + kv_heads
-        self._window, self._norms, self._turn = kind.window, shard.qk_norm, kit.turn
+        self._window, self._norms = kind.window, shard.qk_norm
+        self._turn = kit.turn if shard.rotary else None
         self._kernel, self._channels = KERNELS[kernel], channels
         self._cache = Cache(blocks, shard, kit.device)
 
@@ -263,7 +264,8 @@ class Attention:
     def __call__(self, x: Any, layout: Layout, turned: tuple[Any, Any]) -> Any:
         """Return what is added to the residual stream; keys and values go to the cache."""
         made = self._into(x).view(len(x), -1, self._channels)
-        made = self._turn(made, *turned, self._turning, self._norms)
+        if self._turn is not None:
+            made = self._turn(made, *turned, self._turning, self._norms)
         self._cache.tokens[layout.slots] = made[:, self._heads :]
         q = made[:, : self._heads]
         keys, values = self._cache.parts

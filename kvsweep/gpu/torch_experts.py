@@ -1,4 +1,4 @@
-"""The feed-forward part of a layer: a gated MLP, or a mixture of experts."""
+"""The feed-forward part of a layer: an MLP with a gate or without, or a mixture of experts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ class GatedMlp:
     def __call__(self, x: Any) -> Any:
         """Return what is added to the residual stream."""
         return self._back(self._gate(self._into(x)))
+
+
+class SquaredMlp:
+    """Two products and no gate: ``down(relu(up(x)) ** 2)``, as Nemotron-H's."""
+
+    def __init__(self, hidden: int, inner: int, kit: Kit) -> None:
+        self._into = Linear(hidden, inner, **kit.products)
+        self._back = Linear(inner, hidden, **kit.products)
+        self._square = kit.square
+
+    def __call__(self, x: Any) -> Any:
+        """Return what is added to the residual stream."""
+        return self._back(self._square(self._into(x)))
 
 
 class ExpertMlp:

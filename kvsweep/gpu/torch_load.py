@@ -14,6 +14,7 @@ from kvsweep.gpu.machine import Machine, check_fp8
 from kvsweep.gpu.shard import LayerKind, Shard
 from kvsweep.gpu.step_device import HEAD, Part
 from kvsweep.sizing.sizes import GIB
+from kvsweep.sizing.states import FULL, STATE
 
 if TYPE_CHECKING:
     from kvsweep.gpu.torch_device import TorchDevice
@@ -52,6 +53,7 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
     from kvsweep.gpu.torch_kit import build_kit
     from kvsweep.gpu.torch_layer import HeadStack, LayerStack, draw_inputs
     from kvsweep.gpu.torch_layout import blocks_needed
+    from kvsweep.gpu.torch_scan import find_scan
 
     if fp8:
         check_fp8(machine)
@@ -62,6 +64,7 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
         with torch.inference_mode():
             kit = build_kit(machine.device, fp8)
             kernel, refused = ("latent", "") if shard.latent else find_kernel(shard, machine.device)
+            scan = find_scan(shard.mamba, machine.device)[0] if shard.mamba else ""
             blocks = blocks_needed(plan.batches)
             inputs = draw_inputs(shard, plan.batches, machine.device)
             parts: dict[Part, LayerStack | HeadStack] = {
@@ -73,6 +76,8 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
                     blocks=blocks,
                     kernel=kernel,
                     inputs=inputs,
+                    scan=scan,
+                    states=_states(plan),
                 )
                 for kind in shard.kinds
             }
@@ -93,6 +98,7 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
         "attention_kernel": kernel,
         "kernels_refused": refused,
         "elementwise": "compiled" if kit.compiled else "one by one",
+        **({"state_kernel": scan} if scan else {}),
         "copies": ", ".join(f"{kind.name}: {n}" for kind, n in copies.items()),
     }
     return TorchDevice(attributes, parts, clock)
@@ -107,8 +113,10 @@ def check_memory(
     machine: Machine, shard: Shard, plan: Plan, fp8: bool, copies: dict[LayerKind, int]
 ) -> None:
     """Refuse what does not fit, before anything is made."""
-    kept = max(batch.held for batch in plan.batches) * shard.token_channels * KV_BYTES
-    parts = sum(count * (layer_bytes(shard, kind, fp8) + kept) for kind, count in copies.items())
+    parts = sum(
+        count * (layer_bytes(shard, kind, fp8) + _kept(shard, kind, plan))
+        for kind, count in copies.items()
+    )
     head = shard.hidden * shard.vocab * KV_BYTES
     head *= _copies(machine, head)
     largest = max(plan.batches, key=lambda batch: batch.tokens)
@@ -121,9 +129,27 @@ def check_memory(
         )
 
 
+def _states(plan: Plan) -> int:
+    """Return how many requests any batch has."""
+    return max(batch.sampled for batch in plan.batches)
+
+
+def _kept(shard: Shard, kind: LayerKind, plan: Plan) -> int:
+    """Return the bytes that a layer keeps of the requests of any batch."""
+    if kind.keeps == FULL:
+        return max(batch.held for batch in plan.batches) * shard.token_channels * KV_BYTES
+    if kind.keeps == STATE and shard.mamba:
+        return (1 + _states(plan)) * shard.mamba.state_bytes
+    return 0
+
+
 def _working(shard: Shard, batch: Batch) -> int:
     """Return the bytes of what a layer computes on the way, generously."""
     wide = 3 * max(shard.ffn, shard.hidden)
+    if shard.mamba:  # states of all chunks in 32 bits, twice
+        mamba = shard.mamba
+        states = 8 * mamba.inner * mamba.size // min(mamba.chunk, batch.tokens)
+        wide = max(wide, 2 * (mamba.inner + mamba.channels) + states)
     if shard.experts:
         chosen = shard.experts.chosen * (3 * shard.experts.inner + 2 * shard.hidden)
         wide = max(wide, chosen + 3 * shard.experts.shared)

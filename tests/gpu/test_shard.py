@@ -1,17 +1,24 @@
 """One GPU's part of a model, and what it counts beside what is counted elsewhere."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
-from gpu_models import DENSE, EXPERTS, LATENT, WINDOWS
+from gpu_models import DENSE, EXPERTS, LATENT, STATES, STATES_EXPERTS, WINDOWS
 
 from kvsweep.errors import InputError
 from kvsweep.gpu.counts import experts_weights, step_counts, window_counts
 from kvsweep.gpu.exchange import LATENCY_US, exchange_terms
 from kvsweep.gpu.hardware_names import known_gpu
 from kvsweep.gpu.shard import LayerKind, shard_of
+from kvsweep.gpu.state_layers import Mamba
+from kvsweep.sizing.class_defaults import text_model
+from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.served_steps import Peaks, terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_from_config
+from kvsweep.sizing.states import state_shapes
 from kvsweep.sizing.weights import FP8_BLOCK
 
 FP8 = 1 + 4 / FP8_BLOCK
@@ -142,3 +149,104 @@ def test_an_exchange_that_is_given_of_one_gpu_is_refused():
         exchange_terms(shard, "h100", latency_us=5.0)
     with pytest.raises(InputError, match="--allreduce-gb-s: has no effect with --tp 1"):
         exchange_terms(shard, "h100", gb_s=5.0)
+
+
+def known_terms(config, tp):
+    """Return FLOPs and bytes as for computed step times."""
+    each = Peaks(flops=1e6, flops_8bit=1e6, bandwidth=1e6, overhead_us=0.0)  # us are FLOPs, bytes
+    return terms(serve(model_from_config(config, "m"), Asked(tp=tp), None), each)
+
+
+NEMOTRON = json.loads(
+    (
+        Path(__file__).parents[2] / "docs/measurements/h200-vllm/nemotron-h-8b-config.json"
+    ).read_text()
+)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_a_step_with_states_is_counted_as_for_computed_step_times(tp):
+    counts, known = step_counts(shard_of(NEMOTRON, "m", tp), 2.0), known_terms(NEMOTRON, tp)
+    np.testing.assert_allclose(counts.flops, known.beta)
+    np.testing.assert_allclose(counts.bytes, known.memory, rtol=1e-3)  # norms are not here
+    # By hand: 24 layers whose states have 128 heads of 64 x 128 numbers of 4 bytes, and 3 inputs of
+    # 10,240 channels of 2 bytes, read and written; four layers keep keys and values of 8 heads.
+    states = 24 * 2 * (128 * 64 * 128 * 4 + 3 * 10_240 * 2)
+    assert counts.bytes[2] == states / tp + 4 * 2 * (8 // tp) * 128 * 2
+    assert counts.bytes[1] == counts.bytes[3] == 4 * 2 * (8 // tp) * 128 * 2
+
+
+@pytest.mark.parametrize("shared", [0, 64])
+@pytest.mark.parametrize("experts", [0, 4])
+def test_granites_feed_forward_parts_are_counted_as_for_computed_step_times(experts, shared):
+    config = STATES_EXPERTS | {"num_local_experts": experts, "shared_intermediate_size": shared}
+    if not (experts or shared):
+        return
+    shard = shard_of(config, "m", 1)
+    assert {kind.experts for kind in shard.kinds} == {experts > 0}
+    counts, known = step_counts(shard, 2.0), known_terms(config, 1)
+    np.testing.assert_allclose(counts.flops, known.beta)
+    of_experts = 2.0 * experts_weights(shard)
+    least = (counts.bytes[0] - of_experts, *counts.bytes[1:])
+    np.testing.assert_allclose(least, known.memory, atol=0.02 * counts.bytes[0])
+    if experts:
+        np.testing.assert_allclose(known.experts, (of_experts, 0.5))
+
+
+def test_layers_are_told_apart_by_what_they_keep():
+    shard = shard_of(NEMOTRON, "m", 1)
+    assert shard.kinds == (
+        LayerKind("state", 24, None, False, "state", False),
+        LayerKind("mlp", 24, None, False, "neither", True),
+        LayerKind("full", 4, None, False, "full", False),
+    )
+    assert (shard.layers, shard.attending, shard.gated, shard.rotary) == (52, 4, False, False)
+    assert shard.state_bytes == 24 * 4_255_744  # what `kvsweep blocks` says of a layer
+    assert shard.mamba == Mamba(128, 64, 8, 128, 4, 128, 4, True)
+    shard = shard_of(STATES_EXPERTS, "m", 1)
+    assert shard.kinds == (
+        LayerKind("state-experts", 3, None, True, "state"),
+        LayerKind("full-experts", 1, None, True),
+    )
+    assert (shard.experts.inner, shard.experts.shared, shard.gated) == (32, 64, True)
+    assert shard.mamba.cell_bytes == 2
+    assert shard_of(STATES_EXPERTS | {"position_embedding_type": "rope"}, "m", 1).rotary
+    assert shard_of(DENSE, "m", 1).state_bytes == 0
+
+
+def test_a_gpu_has_its_part_of_a_state():
+    assert shard_of(NEMOTRON, "m", 8).mamba == Mamba(16, 64, 1, 128, 4, 128, 4, True)
+    both = shard_of(STATES_EXPERTS, "m", 2).mamba  # a group that cannot be divided is on each
+    assert (both.heads, both.groups, both.channels) == (16, 1, 16 * 4 + 2 * 16)
+    shape = state_shapes(*reversed(text_model(Values(STATES_EXPERTS, "m"))[1:]))[0]
+    assert both.state_bytes == shape.on_gpu(2)
+    # 24 layers with a state, 24 with an MLP, four with attention, and the embedding.
+    assert shard_of(NEMOTRON, "m", 2).reduces == (53, 0)
+    assert shard_of(STATES_EXPERTS, "m", 2).reduces == (13, 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "tp", "told"),
+    [
+        (
+            DENSE | {"architectures": ["FalconH1ForCausalLM"]},
+            1,
+            "m.json: layers that keep a state are not measured if they have attention too",
+        ),
+        (
+            DENSE | {"architectures": ["Qwen3NextForCausalLM"]},
+            1,
+            "not measured if they are gated delta nets",
+        ),
+        (
+            STATES | {"hybrid_override_pattern": "M-M*-E"},
+            1,
+            "m.json: experts without a gate are not measured",
+        ),
+        (STATES, 4, r"--tp: 4 does not divide both heads \(32\) and groups \(2\) of the layers"),
+        (STATES | {"chunk_size": 12}, 1, "m.json: chunk_size: 12; allowed: powers of 2"),
+    ],
+)
+def test_states_that_are_not_measured_are_told(config, tp, told):
+    with pytest.raises(InputError, match=told):
+        shard_of(config, "m.json", tp)

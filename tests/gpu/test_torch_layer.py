@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 import pytest
-from gpu_models import BATCHES, DENSE, LATENT, MODELS, WINDOWS
+from gpu_models import BATCHES, DENSE, LATENT, MODELS, STATES, WINDOWS
 
 from kvsweep.gpu.batches import Batch, Ranges, plan
 from kvsweep.gpu.shard import shard_of
@@ -17,6 +17,7 @@ from kvsweep.gpu.torch_kit import (  # noqa: E402
     EPSILON,
     angles,
     build_kit,
+    gated_norm,
     rotated,
     silu_gate,
     turned,
@@ -25,6 +26,8 @@ from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
 from kvsweep.gpu.torch_layer import HeadStack, Layer, LayerStack, draw_inputs  # noqa: E402
 from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
 from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
+from kvsweep.gpu.torch_scan import lay_out_states  # noqa: E402
+from kvsweep.gpu.torch_states import StateMixer  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -95,6 +98,8 @@ def test_layers_and_head_run_on_every_batch_that_is_laid_out(name):
             blocks=blocks_needed(batches),
             kernel="gathered",
             inputs=inputs,
+            scan="chunks",
+            states=5,
         )
         for batch in batches[::3]:
             for out in stack.prepare(batch)():
@@ -131,9 +136,7 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
     from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def without_data(batch, device, **options):
-        with unset_fake_temporarily():
-            layout = lay_out(batch, CPU, **options)
+    def emptied(layout, device):
         made = {field.name: getattr(layout, field.name) for field in fields(layout)}
         tensors = {key: value for key, value in made.items() if isinstance(value, torch.Tensor)}
         empty = {
@@ -142,7 +145,18 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
         }
         return replace(layout, **empty)
 
+    def without_data(batch, device, **options):
+        with unset_fake_temporarily():
+            layout = lay_out(batch, CPU, **options)
+        return emptied(layout, device)
+
+    def states_without_data(*arguments):
+        with unset_fake_temporarily():
+            layout = lay_out_states(*arguments[:-1], CPU)
+        return emptied(layout, arguments[-1])
+
     monkeypatch.setattr(torch_layer, "lay_out", without_data)
+    monkeypatch.setattr(torch_layer, "lay_out_states", states_without_data)
     shard = shard_of(MODELS[name], name, 2)
     # To choose between cuDNN and FlashAttention it would ask the driver.
     with FakeTensorMode(), sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
@@ -152,7 +166,15 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
         for kind in shard.kinds:
             blocks = blocks_needed(BATCHES)
             stack = LayerStack(
-                shard, kind, kit, copies=2, blocks=blocks, kernel=kernel, inputs=inputs
+                shard,
+                kind,
+                kit,
+                copies=2,
+                blocks=blocks,
+                kernel=kernel,
+                inputs=inputs,
+                scan="chunks",
+                states=5,
             )
             for batch in BATCHES:
                 for out in stack.prepare(batch)():
@@ -186,3 +208,44 @@ def test_queries_and_keys_are_turned_and_values_are_not(norms):
         parts = [torch.nn.functional.rms_norm(x, (8,), eps=EPSILON) for x in parts[:2]] + [parts[2]]
     expected = torch.cat((*(rotated(x, *angled) for x in parts[:2]), parts[2]), dim=1)
     torch.testing.assert_close(turned(made, *angled, 5, norms), expected)
+
+
+def test_layers_of_one_part_add_what_it_gives_of_the_norm_before_it():
+    shard = shard_of(STATES, "m", 1)
+    kit = build_kit(CPU, fp8=False)
+    stream, given = torch.randn(2, 9, 64, dtype=torch.bfloat16)
+    expected = stream + given
+    normed = torch.nn.functional.rms_norm(expected, (64,), eps=EPSILON)
+    names = [kind.name for kind in shard.kinds]
+    layer = Layer(shard, shard.kinds[names.index("mlp")], kit, 2, "gathered")
+    residual, last = layer(stream, given, None, None)
+    torch.testing.assert_close(residual, expected)
+    inner = (normed @ layer._mlp._into._weights.t()).relu() ** 2
+    torch.testing.assert_close(last, inner @ layer._mlp._back._weights.t(), rtol=0.02, atol=0.02)
+
+    mixer = StateMixer(64, shard.mamba, kit, 1, "chunks")
+    layer = Layer(shard, shard.kinds[names.index("state")], kit, 2, "gathered", mixer)
+    layout = lay_out_states([(9, 0)], 0, 8, CPU)
+    residual, last = layer(stream, given, layout, None)
+    torch.testing.assert_close(residual, expected)
+    torch.testing.assert_close(last, mixer(normed, layout, None))
+
+
+def test_a_norm_with_a_gate_is_that_of_each_group():
+    x, gate = torch.randn(2, 3, 4, 5, dtype=torch.bfloat16)
+    made = x.double() * gate.double() * gate.double().sigmoid()
+    expected = made / (made.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt()
+    torch.testing.assert_close(gated_norm(x, gate).double(), expected, rtol=0.01, atol=0.01)
+
+
+def test_attention_without_rotary_embeddings_has_none():
+    """Nemotron-H's: tokens before one can change places, and it attends to the same."""
+    shard = shard_of(STATES, "m", 1)
+    assert not shard.rotary
+    attention = Attention(shard, shard.kinds[2], build_kit(CPU, fp8=False), 1, "gathered")
+    layout = lay_out(Batch(9, 0, 0, 0), CPU, scattered=False)
+    x = torch.randn(9, 64, dtype=torch.bfloat16)
+    turned = attention.angles(layout)
+    last = attention(x, layout, turned)[-1]
+    order = [3, 1, 0, 2, 7, 6, 5, 4, 8]
+    torch.testing.assert_close(attention(x[order], layout, turned)[-1], last, rtol=0.05, atol=0.05)

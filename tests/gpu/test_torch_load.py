@@ -2,10 +2,11 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gpu_models import DENSE, EXPERTS
+from gpu_models import DENSE, EXPERTS, STATES, STATES_EXPERTS
 
 from kvsweep.errors import InputError
 from kvsweep.gpu.asked_ranges import usual_ranges
@@ -16,6 +17,7 @@ from kvsweep.gpu.torch_load import check_memory, load_device
 from kvsweep.sizing.shapes import load_config
 from kvsweep.sizing.sizes import GIB
 
+MEASURED = Path(__file__).parents[2] / "docs" / "measurements" / "h200-vllm"
 PLAN = plan(Ranges(64, 4, 128, 512), trials=1, rungs=3, seed=0)
 H100 = Machine(
     SimpleNamespace(type="cuda"), "NVIDIA H100 80GB HBM3", "h100", 79 * GIB, 78 * GIB, 50 << 20, 0
@@ -142,7 +144,7 @@ def test_a_longest_request_that_the_cache_does_not_hold_is_refused():
     assert ranges(max_model_len=16_384).max_model_len == 16_384
 
 
-@pytest.mark.parametrize("config", [DENSE, EXPERTS])
+@pytest.mark.parametrize("config", [DENSE, EXPERTS, STATES, STATES_EXPERTS])
 def test_a_processor_times_every_part(config):
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
     before = torch.get_num_threads()
@@ -157,5 +159,35 @@ def test_a_processor_times_every_part(config):
     finally:
         torch.set_num_threads(before)
     assert device.attributes["attention_kernel"] == "gathered"
+    keeps = "mamba_chunk_size" in config or "chunk_size" in config
+    assert device.attributes.get("state_kernel") == ("chunks" if keeps else None)
     assert device.attributes["clock"] == "processor time"
     assert device.attributes["torch"] == torch.__version__
+
+
+NEMOTRON = str(MEASURED / "nemotron-h-8b-config.json")
+
+
+def test_states_take_their_part_of_the_memory():
+    """Of each request 24 states of 4 MiB, beside 15.1 GiB of weights."""
+    model = shard(NEMOTRON)
+    given = {"max_num_seqs": 1024}
+    told = (
+        r"at --tp 1 has 15\.1 GiB of weights and 97\.4 of states of 1,024 requests, which leave no"
+    )
+    with pytest.raises(InputError, match=told):
+        usual_ranges(model, H100, 8192, fp8=False, quick=False, given=given)
+    usual = usual_ranges(model, H100, 8192, fp8=False, quick=False, given={})
+    half = (0.92 * 79 - 15.09) / 2 * GIB
+    assert usual.max_num_seqs == pytest.approx(half / 24 / 4_255_744, abs=1)
+    given = {"max_num_seqs": 256}
+    found = usual_ranges(model, H100, 8192, fp8=False, quick=False, given=given)
+    # A token takes 16 KiB: four layers of 4 KiB.
+    room = 0.92 * 79 - 15.09 - 256 * 24 * 4_255_744 / GIB
+    assert found.pool_tokens == pytest.approx(room * 2**16, rel=0.01)
+    laid_out = plan(Ranges(8192, 256, 8192, 2_000_000), trials=1, rungs=6, seed=0)
+    copies = dict.fromkeys(model.kinds, 1)
+    check_memory(H100, model, laid_out, False, copies)
+    # A pool of 2,000,000 tokens in one layer takes 7.6 GiB, 256 states 1.0, weights 1.6.
+    with pytest.raises(InputError, match=r"12\.1 GiB are needed"):
+        check_memory(replace(H100, free=GIB), model, laid_out, False, copies)
