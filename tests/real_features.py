@@ -20,6 +20,7 @@ from kvsweep.trace_replay import run_replay
 
 CARD = "h200"
 CONFIG = MEASURED / "h200-vllm" / "nemotron-h-8b-config.json"
+LAYERS = MEASURED / "h200-vllm" / "nemotron-h-8b.toml"
 LINK = {"transfer_bandwidth": 0.27, "transfer_base_latency_us": 300}
 """Tokens per microsecond and microseconds of `copies`: of loads, as nobody waits for stores."""
 TOKEN_BYTES = 131_072
@@ -40,13 +41,18 @@ def times_of_states():
 
 
 @functools.cache
-def runs(name):
-    """Return the runs of `documents`, `documents-tier`, `drafts` or `states`."""
+def runs(name, layers=False):
+    """Return the runs of `documents`, `documents-tier`, `drafts` or `states`.
+
+    With `layers` those of `states` take the times of `LAYERS`.
+    """
     case = goldens.load(name, CARD)
     found = []
     for measured in case["runs"]:
         trace = {key: case[key] for key in case if key != "runs"}
-        latency = times_of_states() if name == "states" else {"model": PRESETS[CARD]}
+        latency = {"model": str(LAYERS) if layers else PRESETS[CARD]}
+        if name == "states" and not layers:
+            latency = times_of_states()
         cache = {**case["scenario"]["cache"], "gpu_blocks": measured["gpu_blocks"]}
         if "offload" in cache:
             cache |= LINK
@@ -62,9 +68,15 @@ def runs(name):
     return found
 
 
-def rows(name):
+def rows(name, layers=False):
     """Return a row of the table for each of `runs`."""
-    return [row_of(run) for run in runs(name)]
+    return [row_of(run) for run in runs(name, layers)]
+
+
+def states_rows():
+    """Return the rows of the run with states: by computed times, and by those of `LAYERS`."""
+    kinds = {"computed": False, "timed layers": True}
+    return [f"| {name} {row}" for name, layers in kinds.items() for row in rows("states", layers)]
 
 
 def tier_rows():
@@ -126,11 +138,15 @@ def _drafting(run, preset):
 
 
 def state_rows():
-    """Return a row for each rung with states: steps that only decode, and steps full of prompts."""
+    """Return a row for each rung with states: steps that only decode, and steps full of prompts.
+
+    Beside what was measured: by computed times, and by those of `LAYERS`.
+    """
     found = times_of_states()
     preset = load_preset(PRESETS[CARD], Path())
     preset = preset.model_copy(update={key: tuple(found[key]) for key in ("beta", "memory")})
-    return [rung(run, preset) for run in goldens.load("states-ladder", CARD)["runs"]]
+    presets = preset, load_preset(str(LAYERS), Path())
+    return [rung(run, *presets) for run in goldens.load("states-ladder", CARD)["runs"]]
 
 
 def draw(path):
@@ -166,7 +182,7 @@ TABLES = {
     "copies": copy_rows,
     "drafts": lambda: rows("drafts"),
     "drafts, single steps": draft_rows,
-    "states": lambda: rows("states"),
+    "states": states_rows,
     "states, single steps": state_rows,
 }
 

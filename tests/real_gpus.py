@@ -105,7 +105,11 @@ def row_of(run):
 
 
 def both(measured, simulated, form):
-    return f"{measured:{form}} | {simulated:{form}} ({100 * (simulated / measured - 1):+.1f} %)"
+    return f"{measured:{form}} | {beside(measured, simulated, form)}"
+
+
+def beside(measured, simulated, form):
+    return f"{simulated:{form}} ({100 * (simulated / measured - 1):+.1f} %)"
 
 
 def ladder_rows(card, name="ladder", preset=None):
@@ -114,15 +118,21 @@ def ladder_rows(card, name="ladder", preset=None):
     return [rung(run, coefficients) for run in goldens.load(name, card)["runs"]]
 
 
-def rung(run, preset):
+def rung(run, *presets):
     steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
-    inside = _inside(steps, run["prompt_tokens"], preset.window)
-    took, told = np.diff(steps["ended_us"]), predicted(steps, preset, inside)[1:]
+    took, told = np.diff(steps["ended_us"]), []
+    for preset in presets:
+        inside = _inside(steps, run["prompt_tokens"], preset.window)
+        told.append(predicted(steps, preset, inside)[1:])
     decoding = decoding_steps(steps)
     cells = [f"{run['prompt_tokens']:,}", f"{steps['decode'][1:][decoding][0]:.0f}"]
     for kind in (decoding, steps["prefill"][1:] >= LARGE):
-        pair = (np.median(took[kind]) / 1e3, np.median(told[kind]) / 1e3) if kind.any() else None
-        cells.append(both(*pair, ".2f") if pair else "|")
+        if kind.any():
+            measured = np.median(took[kind]) / 1e3
+            others = [beside(measured, np.median(each[kind]) / 1e3, ".2f") for each in told]
+            cells += [f"{measured:.2f}", *others]
+        else:
+            cells.append("|" + " |" * (len(told) - 1))
     return f"| {' | '.join(cells)} |"
 
 

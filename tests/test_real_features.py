@@ -1,6 +1,7 @@
 """The kernel beside vLLM on a GPU: a CPU tier, drafts, and layers that keep states."""
 
 import json
+import re
 from pathlib import Path
 
 import goldens
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import real_features
 from click.testing import CliRunner
-from real_gpus import SAME
+from real_gpus import LARGE, SAME
 
 from kvsweep.cli import commands
 
@@ -76,3 +77,39 @@ def test_blocks_with_states_are_estimated_to_one_percent():
     assert found == pytest.approx(measured, rel=0.01)
     error = f"{100 * (found / measured - 1):.1f} %"
     assert f"room for {measured:,}, `kvsweep blocks` estimates {found:,} ({error})" in WORDS
+
+
+WHOLE = {  # as printed: on the page, and the rung beside it; the column of it in its row
+    "16 prompts of 512": ("8,192 tokens of 16 prompts", ("500", "64"), 5),
+    "7966 of 16 prompts, 226 decodes": (
+        "7,966 tokens of 16 prompts, 226 decodes",
+        ("500", "256"),
+        5,
+    ),
+    "1 decode": ("1 decode", ("500", "1"), 2),
+    "64 decodes": ("64 decodes", ("500", "64"), 2),
+    "256 decodes": ("256 decodes", ("500", "256"), 2),
+}
+
+
+def cells(row):
+    return row.strip("| ").split(" | ")
+
+
+@pytest.mark.parametrize("title", WHOLE)
+def test_all_layers_step_after_step_take_what_the_page_says(title):
+    printed = (real_features.MEASURED / "h200-steps" / "nemotron-h-8b-whole.txt").read_text()
+    told = dict(re.findall(r"\] (.*), graph: .* last half ([\d.]+) ms", printed))[title]
+    name, rung, column = WHOLE[title]
+    row = next(found for found in map(cells, real_features.state_rows()) if found[:2] == [*rung])
+    measured, _, layers = row[column : column + 3]
+    error = f"{100 * (float(told) / float(measured) - 1):+.1f} %"
+    assert f"| {name} | {layers.split()[0]} | {told} ({error}) | {measured} |" in PAGE
+
+
+def test_steps_of_prompts_of_2000_tokens_took_what_the_page_says_on_average():
+    run = goldens.load("states-ladder", "h200")["runs"][6]
+    assert (run["prompt_tokens"], run["requests"]) == (2000, 64)
+    took = np.diff(run["steps"]["ended_us"]) / 1e3
+    full = np.array(run["steps"]["prefill"])[1:] >= LARGE
+    assert f"took {took[full].mean():.0f} ms" in WORDS
