@@ -131,6 +131,22 @@ class Weights:
             ends += self.output
         return ends / tp + sum(self.layers[layer].on_gpu(tp) for layer in stage)
 
+    def of_instance(self, tp: int, instances: int) -> float:
+        """Return the bytes on all GPUs of an instance of one stage, of so many.
+
+        vLLM divides the experts among all GPUs of tensor and of data parallelism, with and without
+        expert parallelism (``FusedMoEParallelConfig.make``); the rest each instance has whole.
+
+        Parameters
+        ----------
+        tp : int
+            GPUs of tensor parallelism.
+        instances : int
+            Instances that share the experts; 1: it has all.
+        """
+        experts = sum(layer.experts for layer in self.layers)
+        return tp * self.on_gpu(tp, range(len(self.layers))) - experts * (1 - 1 / instances)
+
     @property
     def total(self) -> float:
         """Bytes of all weights, once."""

@@ -11,7 +11,6 @@ from typing import Any
 from kvsweep.errors import InputError, escaped, shown
 from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
-from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.offload import SIZE, TRANSFER
 from kvsweep.vllm_command.values import Values
 
@@ -144,18 +143,3 @@ def older_runner(values: Values) -> str | None:
     if values.switch("enable-dbo"):
         return "--enable-dbo"
     return "--ubatch-size" if (values.whole("ubatch-size") or 0) > 1 else None
-
-
-def divided_weights(values: Values, served: Served) -> float | None:
-    """Return the weights of an instance, GiB, where instances share the experts; None: all of them.
-
-    vLLM divides the experts among all GPUs of tensor and of data parallelism, with and without
-    expert parallelism (``FusedMoEParallelConfig.make``); the rest each instance has whole.
-    """
-    count, weights = values.whole("data-parallel-size") or 1, served.model.weights
-    if count == 1 or not served.model.experts or weights is None or served.asked.pp > 1:
-        return None
-    tp = served.asked.tp
-    whole = tp * weights.on_gpu(tp, range(len(weights.layers)))
-    experts = sum(layer.experts for layer in weights.layers)
-    return float(round((whole - experts * (1 - 1 / count)) / GIB, 3))

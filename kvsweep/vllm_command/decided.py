@@ -10,16 +10,12 @@ from kvsweep.config.served_model import cache_groups
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.capacity import layout
-from kvsweep.sizing.gpus import find_gpu
+from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names
-from kvsweep.vllm_command.checks import (
-    check_served,
-    divided_weights,
-    older_runner,
-    said_of_the_command,
-)
+from kvsweep.vllm_command.checks import check_served, older_runner, said_of_the_command
+from kvsweep.vllm_command.divided_experts import divided_times, divided_weights
 from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
@@ -108,11 +104,13 @@ def settings_of(command: Command, known: Known) -> Settings:
     if drafted := drafts(values, known.acceptance):
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
+    found.lines += _times(values, known, served, gpu)
     found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
     estimated = not known.blocks_set and not given
+    idle, timed = _idle(values, found.lines), found.tells("latency.experts")
     found.notes = list(
-        notes_of(command, values, served, _idle(values, found.lines), estimated=estimated)
+        notes_of(command, values, served, idle, estimated=estimated, divided_times=timed)
     )
     return found
 
@@ -277,6 +275,15 @@ def _for_the_worker(values: Values, question: Question, limits: StepLimits, serv
     asked = replace(question, utilization=share, weights=weights, max_num_seqs=limits.worker_seqs)
     why = f"estimated, for {limits.worker_seqs:,} requests and {limits.worker_tokens:,} tokens"
     return Line("cache.gpu_blocks", answer(asked).blocks - 1, why)
+
+
+def _times(values: Values, known: Known, served: Served, gpu: Gpu | None) -> Iterator[Line]:
+    """Return the step times where ``[model]``, which knows of one instance, has others."""
+    if gpu is None or known.times_set:
+        return
+    for key, term in divided_times(values, served, gpu).items():
+        part = "--data-parallel-size: each instance reads its part of the experts"
+        yield Line(f"latency.{key}", term, part if key == "experts" else f"computed of {gpu.name}")
 
 
 def _instances(values: Values, command: Command) -> Iterator[Line]:

@@ -29,6 +29,8 @@ class Known:
         What the server itself told of the prefill of gated delta nets.
     blocks_set : bool
         Whether ``--set`` says how many blocks there are.
+    times_set : bool
+        Whether ``--set`` says how long steps take.
     gpu_by : str
         Who says which GPU it is.
     """
@@ -42,4 +44,5 @@ class Known:
     synchronous: bool = False
     gdn_prefill: str | None = None
     blocks_set: bool = False
+    times_set: bool = False
     gpu_by: str = "--gpu"

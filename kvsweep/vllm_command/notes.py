@@ -11,7 +11,13 @@ from kvsweep.vllm_command.words import Command
 
 
 def notes_of(
-    command: Command, values: Values, served: Served, idle: Sequence[str], *, estimated: bool
+    command: Command,
+    values: Values,
+    served: Served,
+    idle: Sequence[str],
+    *,
+    estimated: bool,
+    divided_times: bool,
 ) -> Iterator[str]:
     """Say what is not in the numbers.
 
@@ -27,6 +33,8 @@ def notes_of(
         Options that decide nothing, as another one or the server's log does.
     estimated : bool
         Whether the blocks are estimated from the memory of a GPU.
+    divided_times : bool
+        Whether step times are written that know of experts which instances share.
     """
     by_role: dict[str, list[str]] = {"times": [], "memory": [], "none": []}
     for option in command.values:
@@ -45,6 +53,11 @@ def notes_of(
         yield f"without effect here: {', '.join(by_role['none'])}"
     if served.model.experts and (values.whole("data-parallel-size") or 1) > 1:
         yield "instances of a mixture of experts wait for each other in each step, here they do not"
+        if divided_times:
+            yield (
+                "step times are computed, as if all instances had as many tokens; what they "
+                "exchange for the experts is left out"
+            )
         if estimated and served.asked.pp > 1:
             yield "the estimate of the blocks takes each instance to have all experts, not a part"
     if fits_memory(values):

@@ -110,11 +110,10 @@ def answer(question: Question) -> Sweep:
     command = _command(question)
     told, notes = _logged(question, command)
     keys = [parse_override(text)[0] for text in question.overrides]
-    blocks_set = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
+    told["blocks_set"] = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
+    told["times_set"] = any(key.partition(".")[0] == "latency" for key in keys)
     gpu, says = _gpu(question, command, notes)
-    known = Known(
-        gpu, question.model, question.acceptance, **told, blocks_set=blocks_set, gpu_by=says
-    )
+    known = Known(gpu, question.model, question.acceptance, **told, gpu_by=says)
     settings = settings_of(command, known)
     with said_of_the_command(command.where, question.model or command.model or ""):
         scenario, tables = check(settings, question.overrides, command.where)

@@ -733,3 +733,24 @@ def test_the_longest_request_of_the_server_is_that_of_the_sweep():
     whole = "--no-enable-chunked-prefill --max-model-len 2048"
     with pytest.raises(InputError, match="fewer than the 2,048 tokens of the longest request, is"):
         taken(f"{whole} --max-num-seqs 64 --max-num-scheduled-tokens 1024")
+
+
+def test_instances_read_their_part_of_the_experts():
+    """An H200 would need 189 ms to read all of DeepSeek-V3's; of eight each reads an eighth."""
+    found = answer(Question(("vllm serve deepseek-v3 -dp 8 -ep",), gpu="h200"))
+    experts = 58 * 256 * 3 * 7168 * 2048 * (1 + 4 / 128**2)
+    reading, share = found.scenario.latency.experts
+    assert reading == pytest.approx(experts / 8 / (4.8e12 * 0.72) * 1e6, rel=1e-3)
+    # A token of an instance comes with one of each other.
+    assert share == pytest.approx(1 - (1 - 8 / 256) ** 8, rel=1e-5)
+    alone = answer(Question(("vllm serve deepseek-v3 -tp 8",), gpu="h200")).scenario.latency
+    assert alone.experts == pytest.approx((reading, 8 / 256), rel=1e-5)
+    assert "what they exchange for the experts is left out" in " ".join(found.notes)
+    assert "latency.experts" not in keys(taken("-dp 2"))
+
+
+def test_step_times_that_are_given_are_taken_of_instances_that_share_experts():
+    times = ("latency.model=deepseek-v3/h200/tp8",)
+    found = answer(Question(("vllm serve deepseek-v3 -dp 8",), gpu="h200", overrides=times))
+    assert {k for k in keys(found) if k.startswith("latency")} == {"latency.model"}
+    assert "exchange" not in " ".join(found.notes)
