@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, stages_text, states_text
-from kvsweep.errors import InputError
 from kvsweep.policies import Offload
+from kvsweep.search.instances_text import instances_text, served_model, weights_text
 from kvsweep.search.server_model import (
     PLACEHOLDER,
     blocks_follow,
@@ -24,7 +24,6 @@ from kvsweep.search.server_model import (
 )
 from kvsweep.sizing.capacity import cpu_chunk, cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
-from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -114,13 +113,8 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
 
 def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
     """Return how many GPUs' parts of a block the CPU tier keeps."""
-    name = model_name(scenario, folder)
-    if scenario.model is not None and scenario.model.config is not None:
-        name = str(folder / scenario.model.config)
-    try:
-        return cpu_copies(load_model(name), tp, pp)
-    except InputError:  # nothing tells the model
-        return tp * pp
+    model = served_model(scenario, folder)
+    return tp * pp if model is None else cpu_copies(model, tp, pp)
 
 
 def _if_common(scenario: Scenario, flag: str) -> Iterator[Flag]:
@@ -170,10 +164,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     if model_name(scenario, folder) == PLACEHOLDER:
         yield _unnamed(scenario)
     if cluster.instances > 1 and not has_pools(scenario):
-        yield (
-            f"{cluster.instances} such servers behind a router (here {cluster.routing}); one "
-            f"command with --data-parallel-size {cluster.instances} balances as vLLM does"
-        )
+        yield instances_text(scenario, folder)
     if gpus_of(scenario, folder)[0] is None:
         yield "nothing tells the number of GPUs of a server: --tensor-parallel-size is left out"
     if has_pools(scenario):
@@ -181,7 +172,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    for write in (states_text, stages_text, exchange_text):
+    for write in (weights_text, states_text, stages_text, exchange_text):
         if said := write(scenario, folder):
             yield said
     if 0 in longest_requests(scenario, folder):

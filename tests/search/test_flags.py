@@ -314,3 +314,37 @@ def test_pools_by_length_are_told_theirs_where_nothing_tells_the_model(tmp_path)
     assert "--max-model-len: 4096, as it is, in the order of the pools" in notes
     bounded = served_by(tmp_path, "[engine]\nmax_model_len = 9000\n" + pools).notes
     assert "--max-model-len: 4096, 9000, in the order of the pools" in bounded
+
+
+EXPERTS = """
+[model]
+preset = "gpt-oss-20b"
+gpu = "h100"
+{}
+[cluster]
+instances = {}
+routing = "least-loaded"
+"""
+
+
+def test_instances_of_one_command_share_the_experts(tmp_path):
+    """Of a model without experts they are as servers of their own."""
+    whole = " ".join(served_by(tmp_path, EXPERTS.format("", 2)).notes)
+    assert "2 such servers behind a router (here least-loaded); instances of one command" in whole
+    assert "would share the experts" in whole
+    part = served_by(tmp_path, EXPERTS.format("weights_gib = 8.089", 2)).notes
+    assert part[0].startswith("one command with --data-parallel-size 2 (here least-loaded), whose")
+    assert "model.weights_gib" not in " ".join(part)
+
+
+def test_other_weights_than_a_server_loads_are_told(tmp_path):
+    """So of a part of the experts where another number of instances is found."""
+    one = EXPERTS.format("weights_gib = 8.089", 1).replace('routing = "least-loaded"\n', "")
+    (told,) = served_by(tmp_path, one).notes
+    assert told.startswith("model.weights_gib = 8.089: a server of the command loads 12.8 GiB, and")
+    three = " ".join(served_by(tmp_path, EXPERTS.format("weights_gib = 8.089", 3)).notes)
+    assert "3 such servers behind a router" in three
+    assert "model.weights_gib = 8.089" in three
+    logged = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\nweights_gib = {}\n'
+    assert served_by(tmp_path, logged.format(15.0)).notes == ()
+    assert "loads 15.0 GiB" in " ".join(served_by(tmp_path, logged.format(8.5)).notes)

@@ -1,0 +1,90 @@
+"""What is to be known of a command that starts an instance: of several, and of its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsweep.errors import InputError
+from kvsweep.search.server_model import blocks_follow, model_name
+from kvsweep.sizing.model import Model
+from kvsweep.sizing.shapes import load_model
+from kvsweep.sizing.sizes import GIB
+
+if TYPE_CHECKING:
+    from kvsweep.config import Scenario
+
+ALIKE = 0.05
+"""Share by which weights that a log tells may differ from those that are counted."""
+
+
+def served_model(scenario: Scenario, folder: Path) -> Model | None:
+    """Return the model of a scenario; None where nothing tells it."""
+    name = model_name(scenario, folder)
+    if scenario.model is not None and scenario.model.config is not None:
+        name = str(folder / scenario.model.config)
+    try:
+        return load_model(name)
+    except InputError:
+        return None
+
+
+def instances_text(scenario: Scenario, folder: Path) -> str:
+    """Say how the instances of a scenario, several without pools, are started.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    folder : Path
+        Where its file names start from.
+    """
+    count, routing = scenario.cluster.instances, scenario.cluster.routing
+    model, option = served_model(scenario, folder), f"--data-parallel-size {count}"
+    if model is None or not model.experts:
+        return (
+            f"{count} such servers behind a router (here {routing}); one command with {option} "
+            "balances as vLLM does"
+        )
+    if _shared(scenario, folder, count):
+        return (
+            f"one command with {option} (here {routing}), whose instances share the experts; "
+            f"{count} such servers would have all of them each"
+        )
+    return (
+        f"{count} such servers behind a router (here {routing}); instances of one command with "
+        f"{option} would share the experts, and have other blocks and step times"
+    )
+
+
+def weights_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say that a server loads other weights than the sweep has; None if it does not.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    folder : Path
+        Where its file names start from.
+    """
+    model, asked = served_model(scenario, folder), scenario.model
+    if asked is None or asked.weights_gib is None or model is None or model.weights is None:
+        return None
+    count = scenario.cluster.instances
+    if count > 1 and model.experts and _shared(scenario, folder, count):
+        return None
+    whole = model.weights.of_instance(asked.tp, 1) / GIB
+    if abs(asked.weights_gib - whole) <= ALIKE * whole:
+        return None
+    told = f"model.weights_gib = {asked.weights_gib:,.12g}: a server of the command loads"
+    blocks = ", and has other blocks" if blocks_follow(scenario) else ""
+    return f"{told} {whole:,.1f} GiB{blocks}"
+
+
+def _shared(scenario: Scenario, folder: Path, count: int) -> bool:
+    """Return whether the weights are those of one of so many instances that share the experts."""
+    model, asked = served_model(scenario, folder), scenario.model
+    if asked is None or asked.weights_gib is None or model is None or model.weights is None:
+        return False
+    part = model.weights.of_instance(asked.tp, count) / GIB
+    return abs(asked.weights_gib - part) <= ALIKE * part
