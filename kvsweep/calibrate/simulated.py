@@ -107,10 +107,9 @@ class Simulator:
         status = progress["status"]
         unservable = np.flatnonzero((status == RequestStatus.DROPPED_UNSERVABLE).any(axis=0))
         if unservable.size:
-            blocks = self._scenario.cache.gpu_blocks
             raise InputError(
                 f"request {unservable[0]} was answered by the server, but not with the scenario's "
-                f"cache.gpu_blocks = {blocks}: its tokens do not fit"
+                f"{self._too_small_for(int(unservable[0]))}"
             )
         preemptions = progress["preemptions"].sum(axis=1)
         # On the clock of the client, who sees a token so much later than the engine gives it.
@@ -121,6 +120,20 @@ class Simulator:
             for key in ("first_token", "finish")
         )
         return [Simulated(first[i], last[i], int(preemptions[i]), status[i]) for i in range(count)]
+
+    def _too_small_for(self, request: int) -> str:
+        """Say which setting a request that can never fit is too long for (rule R1.3)."""
+        engine, requests = self._scenario.engine, self._prepared.requests
+        tokens = int(requests.prompt_tokens[request] + requests.output_tokens[request])
+        if engine.max_model_len is not None and tokens > engine.max_model_len:
+            return f"engine.max_model_len = {engine.max_model_len}: it has {tokens} tokens"
+        budget = engine.max_num_batched_tokens
+        if not engine.enable_chunked_prefill and tokens - 1 > budget:
+            return (
+                f"engine.enable_chunked_prefill = false: its {tokens} tokens are more than "
+                f"engine.max_num_batched_tokens = {budget}"
+            )
+        return f"cache.gpu_blocks = {self._scenario.cache.gpu_blocks}: its tokens do not fit"
 
 
 def fit_served(

@@ -649,3 +649,21 @@ def test_the_range_of_a_large_coefficient_is_written_out():
     told = Range("beta[0]", 4863.31, 12345.6).told()
     assert told.startswith("beta[0] is hardly told: 4,860 to 12,300, and maybe beyond, ")
     assert ": 1.24e-06 to 0.5, " in Range("beta[3]", 1.2357e-6, 0.5).told()
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ({"max_model_len": 400}, "the scenario's engine.max_model_len = 400: it has "),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 300},
+            "the scenario's engine.enable_chunked_prefill = false: its ",
+        ),
+    ],
+)
+def test_the_setting_that_a_request_is_too_long_for_is_named(run, tmp_path, engine, message):
+    scenario = {"cache": {"gpu_blocks": 3000}, "engine": serving.ENGINE | engine}
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(json.loads(run.read_text()) | {"scenario": scenario}))
+    with pytest.raises(InputError, match=message):
+        calibrate_served(path, read_served(path, ()), Linear(), 0.5, {})
