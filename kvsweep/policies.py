@@ -5,6 +5,7 @@ one rule book or to both: ``vllm``, the kernel, and ``blis``, the replica of the
 simulator.
 """
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
@@ -70,9 +71,9 @@ class _Named(IntEnum):
             if member.label == name:
                 return member
         known = list(allowed or cls.labels())
+        family = re.sub("(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
         raise InputError(
-            f"unknown {cls.__name__.lower()} {name!r}; allowed: {', '.join(known)}"
-            f"{did_you_mean(name, known)}"
+            f"unknown {family} {name!r}; allowed: {', '.join(known)}{did_you_mean(name, known)}"
         )
 
 

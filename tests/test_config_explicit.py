@@ -197,7 +197,7 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
         ),
         (
             APART | {"kv_load_failure_policy": "retry"},
-            "kv_load_failure_policy: unknown loadfailure 'retry'; allowed: fail, recompute",
+            "kv_load_failure_policy: unknown load failure 'retry'; allowed: fail, recompute",
         ),
         ({"decode_gpu_blocks": 3}, "decode_gpu_blocks: needs decode_instances"),
         (

@@ -69,7 +69,7 @@ def _table(values: Values) -> dict[str, Any]:
 
 
 def _method(values: Values, table: dict[str, Any]) -> str:
-    method = str(table.pop("method", ""))
+    method = str(table.pop("method", None) or "")
     if method in EAGLE or method.endswith("_mtp"):
         return "eagle"
     if method == "draft_model":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kvsweep.errors import shown
+from kvsweep.errors import clip, did_you_mean, escaped, shown
 from kvsweep.sizing.capacity import cpu_chunk, cpu_copies, layout
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
@@ -13,6 +13,12 @@ from kvsweep.vllm_command.values import Values
 
 SIZE, TRANSFER = "kv-offloading-size", "kv-transfer-config"
 _CONNECTOR = "OffloadingConnector"
+_CONFIG = (
+    "kv_connector", "engine_id", "kv_buffer_device", "kv_role", "kv_port",
+    "kv_connector_extra_config", "kv_connector_module_path", "enable_permute_local_kv",
+    "kv_load_failure_policy",
+)  # fmt: skip
+_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 # Of vLLM's connector, what changes nothing that is simulated.
 _IDLE = ("canonical_layout", "lazy_offload", "max_tracker_size", "self_describing_kv_events")
 Told = dict[str, tuple[Any, str]]
@@ -38,10 +44,25 @@ def offload(values: Values, served: Served) -> Told:
         option, table = f"--{SIZE}", {"kv_connector": _CONNECTOR} | (table or {})
     if table is None:
         return {}
+    _check_config(values, table)
     more = _extra(values, table)
     if size is not None:
         more["cpu_bytes_to_use"] = size * GIB
-    return _keys(values, served, more, option)
+    told = _keys(values, served, more, option)
+    if size is None and "kv_role" not in table:
+        raise values.problem(TRANSFER, f"kv_role: missing; vLLM takes {', '.join(_ROLES)}")
+    return told
+
+
+def _check_config(values: Values, table: dict[str, Any]) -> None:
+    """Refuse what vLLM's ``KVTransferConfig`` does not take."""
+    if unknown := next((key for key in table if key not in _CONFIG), None):
+        hint = did_you_mean(unknown, list(_CONFIG))
+        raise values.problem(TRANSFER, f"{clip(escaped(unknown))}: no key of vLLM's{hint}")
+    if table.get("kv_connector") is None:
+        raise values.problem(TRANSFER, "kv_connector: missing; without it vLLM has no connector")
+    if (role := table.get("kv_role", _ROLES[-1])) not in _ROLES:
+        raise values.problem(TRANSFER, f"kv_role: {shown(role)}; vLLM takes {', '.join(_ROLES)}")
 
 
 def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +117,8 @@ def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> 
 def _factor(values: Values, served: Served, more: dict[str, Any]) -> int:
     """Return the GPU's blocks of a chunk."""
     blocks, tokens = more.pop("blocks_per_chunk", None), more.pop("block_size", None)
+    if blocks is not None and tokens is not None:
+        raise values.problem(TRANSFER, "block_size and blocks_per_chunk: vLLM takes one of the two")
     given = blocks if blocks is not None else tokens
     if given is None:
         return 1

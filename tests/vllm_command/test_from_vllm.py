@@ -754,3 +754,43 @@ def test_step_times_that_are_given_are_taken_of_instances_that_share_experts():
     found = answer(Question(("vllm serve deepseek-v3 -dp 8",), gpu="h200", overrides=times))
     assert {k for k in keys(found) if k.startswith("latency")} == {"latency.model"}
     assert "exchange" not in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kv_role": None}, "kv_role: null; vLLM takes kv_producer, kv_consumer, kv_both"),
+        ({"kv_rol": 1}, "kv_rol: no key of vLLM's; did you mean 'kv_role'?"),
+        ({"kv_connector": None}, "kv_connector: missing; without it vLLM has no connector"),
+        (
+            {"kv_connector_extra_config": {"block_size": 64, "blocks_per_chunk": 4}},
+            "block_size and blocks_per_chunk: vLLM takes one of the two",
+        ),
+        (
+            {"kv_connector_extra_config": {"cpu_bytes_to_use": 1e10, "eviction_policy": "fifo"}},
+            "unknown tier eviction 'fifo'; allowed: lru, arc",
+        ),
+    ],
+)
+def test_a_connector_that_vllm_refuses_is_refused(change, message):
+    more = {"cpu_bytes_to_use": 1e10}
+    told = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}
+    told |= {"kv_connector_extra_config": more} | change
+    with pytest.raises(InputError) as refused:
+        taken(f"--kv-transfer-config '{json.dumps(told)}'", overrides=("cache.link=pcie5-x16",))
+    assert message in str(refused.value)
+
+
+def test_a_connector_without_a_role_is_refused_unless_the_size_gives_both():
+    told = '--kv-transfer-config \'{"kv_connector": "OffloadingConnector"%s}\''
+    link = ("cache.link=pcie5-x16",)
+    assert taken(f"--kv-offloading-size 9 {told % ''}", overrides=link)
+    size = ', "kv_connector_extra_config": {"cpu_bytes_to_use": 1e10}'
+    with pytest.raises(InputError, match="kv_role: missing; vLLM takes kv_producer, kv_cons"):
+        taken(told % size, overrides=link)
+
+
+def test_a_method_that_is_null_is_missing():
+    text = '--speculative-config \'{"method": null, "num_speculative_tokens": 2}\''
+    with pytest.raises(InputError, match="method: missing: vLLM finds it"):
+        taken(text, acceptance=(0.5,))
