@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cells import SEED, Cells
-from kvsweep.analysis.losses import errored, horizon, rejected, timed_out
+from kvsweep.analysis.losses import errored, horizon, rejected, timed_out, unservable
 from kvsweep.analysis.warnings import burst, queue_growth
 from kvsweep.policies import Status
 
@@ -28,6 +28,7 @@ CHECKS = (rejected, timed_out, errored, horizon, queue_growth, burst)
 READ = (
     "injected",
     "completed",
+    "dropped_unservable",
     "rejected",
     "timed_out",
     "errored",
@@ -38,7 +39,7 @@ READ = (
     "e2e_mean_ms",
     "scheduling_delay_mean_ms",
 )
-"""Measures that these checks read: they are kept of all values, as any may be the answer."""
+"""Measures that the checks read: they are kept of all values, as any may be the answer."""
 
 
 def read_of(results: Mapping[str, NDArray[Any]]) -> Numbers:
@@ -72,12 +73,31 @@ class Watch:
         cliff : bool
             Whether a cliff is looked for, as in `Cells`.
         """
+        cells = self._cells(value, scenario, cliff)
+        return [warning for check in CHECKS if (warning := check(cells))]
+
+    def dropped(self, value: float, scenario: Scenario) -> list[ResultWarning]:
+        """Return what is said of requests that can never fit at a value; nothing without such.
+
+        Parameters
+        ----------
+        value : float
+            It may have been simulated.
+        scenario : Scenario
+            There.
+        """
+        if value not in self._parts:
+            return []
+        warning = unservable(self._cells(value, scenario, cliff=False))
+        return [] if warning is None else [warning]
+
+    def _cells(self, value: float, scenario: Scenario, cliff: bool) -> Cells:
         parts = [part for _, part in sorted(self._parts[value], key=lambda part: part[0])]
         numbers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         ok = numbers.pop("ok").astype(bool)
         scenarios = np.empty(1, object)
         scenarios[0] = scenario
-        cells = Cells(
+        return Cells(
             axes={SEED: range(len(ok))},
             ok=ok,
             statuses=dict,
@@ -86,4 +106,3 @@ class Watch:
             cliff=cliff,
             scenarios=scenarios,
         )
-        return [warning for check in CHECKS if (warning := check(cells))]

@@ -153,13 +153,16 @@ class _Driver:
             return {}
 
     def _watched(self, number: int, found: Found) -> Found:
-        """Add what misleads at the answer."""
-        if isnan(found.answer):
+        """Add what misleads at the answer, or without one why the generous end has no value."""
+        problem, watch = self._problem, self._running[number].watch
+        if isnan(found.answer) and not problem.whole:
             return found
-        problem = self._problem
-        scenario = problem.scenario(problem.groups[number], found.answer)
-        watch, cliff = self._running[number].watch, not problem.aim.shown
-        told = watch.warnings(found.answer, scenario, cliff=cliff)
+        at = found.samples.space.ends[0] if isnan(found.answer) else found.answer
+        scenario = problem.scenario(problem.groups[number], at)
+        if isnan(found.answer):
+            told = watch.dropped(at, scenario)
+        else:
+            told = watch.warnings(at, scenario, cliff=not problem.aim.shown)
         return replace(found, warnings=tuple(told))
 
     def _send(self, pool: ThreadPoolExecutor, number: int, ask: Ask) -> None:

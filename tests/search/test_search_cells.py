@@ -413,3 +413,19 @@ def test_a_store_that_is_half_done_recommends_by_the_seeds_that_it_has(tmp_path)
     assert all(
         c.verdict == "no value" for g in answer.groups for c in g.candidates if c.value == 1800
     )
+
+
+def test_why_no_value_keeps_all_requests_is_told(tmp_path):
+    """Of every value some request is longer than the server takes."""
+    text = NO_GRID + "[engine]\nmax_model_len = 100\n"
+    problem = sized(tmp_path, text, "blocks", ("ttft_p99_ms<=1000",))
+    found, _ = run(problem)
+    answer = answer_of(problem, "smallest", "blocks", found, False)
+    (warning,) = answer.groups[0].warnings
+    assert warning.kind == "unservable"
+    assert "requests that can never fit are dropped in all 16 cells" in search_text(answer)
+    assert "engine.max_model_len 100" in warning.text
+    cut = text.replace("max_model_len = 100", "max_model_len = 100000")
+    problem = sized(tmp_path, cut, "blocks", ("ttft_p99_ms<=0.001",))
+    (nowhere,), _ = run(problem)
+    assert nowhere.warnings == ()
