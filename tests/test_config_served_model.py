@@ -25,6 +25,7 @@ from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.served_steps import step_terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model
+from kvsweep.sweep import run as run_grid
 
 WORKLOAD = """\
 [workload]
@@ -666,3 +667,11 @@ def test_the_reference_rules_take_the_blocks_of_a_model(load):
 def test_the_reference_rules_have_no_computed_step_times(load):
     with pytest.raises(InputError, match=r"latency: missing; rules 'blis' .* give beta of three"):
         load(f'[engine]\nrules = "blis"\n{ON_H100}')
+
+
+def test_latencies_that_tell_no_steps_are_told_beside_a_model(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(f"{ON_H100}[latency]\nfirst_steps_us = [1000]\n{WORKLOAD}")
+    with pytest.raises(InputError) as told:
+        run_grid(load_sweep(path), out=tmp_path / "out.zarr")
+    assert "latency: first_steps_us: added to steps, of which nothing is told" in str(told.value)

@@ -149,6 +149,9 @@ def _check_shortest(scenario: Scenario, pools: list[dict[str, Any]]) -> None:
     """
     least = min(map(_shortest, pools))
     if least < 1 and scenario.engine.rules == "vllm":
+        latency = scenario.latency
+        if latency.model_fields_set and not latency.tells_steps:
+            raise InputError(f"latency: {latency.without_steps()}")
         raise InputError(
             f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
             "least 1 us is simulated: are beta and memory microseconds?"

@@ -96,6 +96,20 @@ class Latency(Section):
         folder = (info.context or {}).get("base_dir", Path())
         return given | load_preset(given["model"], folder).coefficients()
 
+    @property
+    def tells_steps(self) -> bool:
+        """Whether it says how long steps take, and not only what is added."""
+        return not self.model_fields_set.isdisjoint(("model", "beta", "memory"))
+
+    def without_steps(self) -> str:
+        """Say that what is given is added to steps of which nothing is told."""
+        given = ", ".join(sorted(self.model_fields_set))
+        return (
+            f"{given}: added to steps, of which nothing is told ([model] computes them only where "
+            "there is no [latency]); give a model too, as in model = 'llama-3.1-8b/h100/tp2', or "
+            "beta"
+        )
+
     @model_serializer(mode="wrap")
     def _tell(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return told_if_given(dump(self))

@@ -86,6 +86,8 @@ def check(
         scenario = build(source, source.values, (), Path())
     if not scenario.latency.model_fields_set:
         raise source.error(("latency",), f"{NO_LATENCY}: --gpu, or --set latency.model=...")
+    if not scenario.latency.tells_steps:
+        raise source.error(("latency",), scenario.latency.without_steps())
     return scenario, source.values
 
 

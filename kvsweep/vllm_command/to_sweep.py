@@ -31,6 +31,9 @@ from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
 
+STEPS = ("latency", *(f"latency.{key}" for key in ("model", "beta", "memory", "experts", "window")))
+"""Keys that say how long steps take."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -111,7 +114,7 @@ def answer(question: Question) -> Sweep:
     told, notes = _logged(question, command)
     keys = [parse_override(text)[0] for text in question.overrides]
     told["blocks_set"] = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
-    told["times_set"] = any(key.partition(".")[0] == "latency" for key in keys)
+    told["times_set"] = any(key in STEPS for key in keys)
     gpu, says = _gpu(question, command, notes)
     known = Known(gpu, question.model, question.acceptance, **told, gpu_by=says)
     settings = settings_of(command, known)

@@ -794,3 +794,17 @@ def test_a_method_that_is_null_is_missing():
     text = '--speculative-config \'{"method": null, "num_speculative_tokens": 2}\''
     with pytest.raises(InputError, match="method: missing: vLLM finds it"):
         taken(text, acceptance=(0.5,))
+
+
+def test_what_is_added_to_steps_needs_times_of_steps():
+    """The file would be refused by `kvsweep grid`: [model] computes times only without others."""
+    late = "latency.first_steps_us=[100000]"
+    with pytest.raises(InputError, match="first_steps_us: added to steps, of which nothing is tol"):
+        taken(overrides=(late,))
+    both = taken(overrides=(late, "latency.model=llama-3.1-8b/h100/tp1")).scenario.latency
+    assert both.first_steps_us == (100_000,)
+    assert both.beta[0] > 1000
+    text = "vllm serve deepseek-v3 -dp 8"
+    found = answer(Question((text,), gpu="h200", overrides=(late,))).scenario.latency
+    assert found.first_steps_us == (100_000,)
+    assert found.experts[0] > 20_000
