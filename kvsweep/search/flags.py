@@ -14,7 +14,12 @@ from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, stages_text, states_text
 from kvsweep.policies import Offload
-from kvsweep.search.instances_text import instances_text, served_model, weights_text
+from kvsweep.search.instances_text import (
+    instances_text,
+    served_model,
+    share_experts,
+    weights_text,
+)
 from kvsweep.search.server_model import (
     PLACEHOLDER,
     blocks_follow,
@@ -49,7 +54,7 @@ class Served:
     Attributes
     ----------
     command : str
-        ``vllm serve`` with its flags, for one instance.
+        ``vllm serve`` with its flags, for one instance, or for all that share experts.
     instances : int
         How many such servers.
     notes : tuple of str
@@ -72,8 +77,9 @@ def served(scenario: Scenario, folder: Path) -> Served:
         Where its file names start from.
     """
     tp, pp = gpus_of(scenario, folder)
+    shared = share_experts(scenario, folder)
     flags = [
-        *_parallel(tp, pp),
+        *_parallel(tp, pp, scenario.cluster.instances if shared else 1),
         *_memory(scenario, _cpu_copies(scenario, folder, tp or 1, pp)),
         *_longest(scenario, folder),
         *_scheduling(scenario),
@@ -82,14 +88,16 @@ def served(scenario: Scenario, folder: Path) -> Served:
     for name, value in flags:
         words += [name] if value is None else [name, value]
     notes = tuple(_notes(scenario, folder))
-    return Served(shlex.join(words), scenario.cluster.instances, notes)
+    return Served(shlex.join(words), 1 if shared else scenario.cluster.instances, notes)
 
 
-def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
+def _parallel(tp: int | None, pp: int, dp: int) -> Iterator[Flag]:
     if tp and tp > 1:
         yield "--tensor-parallel-size", str(tp)
     if pp > 1:
         yield "--pipeline-parallel-size", str(pp)
+    if dp > 1:
+        yield "--data-parallel-size", str(dp)
 
 
 def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:

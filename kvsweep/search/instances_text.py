@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.config.fleet import has_pools
 from kvsweep.errors import InputError
 from kvsweep.search.server_model import blocks_follow, model_name
 from kvsweep.sizing.model import Model
@@ -41,15 +42,12 @@ def instances_text(scenario: Scenario, folder: Path) -> str:
     """
     count, routing = scenario.cluster.instances, scenario.cluster.routing
     model, option = served_model(scenario, folder), f"--data-parallel-size {count}"
+    if share_experts(scenario, folder):
+        return f"one server, whose {count} instances share the experts (here {routing})"
     if model is None or not model.experts:
         return (
             f"{count} such servers behind a router (here {routing}); one command with {option} "
             "balances as vLLM does"
-        )
-    if _shared(scenario, folder, count):
-        return (
-            f"one command with {option} (here {routing}), whose instances share the experts; "
-            f"{count} such servers would have all of them each"
         )
     return (
         f"{count} such servers behind a router (here {routing}); instances of one command with "
@@ -70,8 +68,7 @@ def weights_text(scenario: Scenario, folder: Path) -> str | None:
     model, asked = served_model(scenario, folder), scenario.model
     if asked is None or asked.weights_gib is None or model is None or model.weights is None:
         return None
-    count = scenario.cluster.instances
-    if count > 1 and model.experts and _shared(scenario, folder, count):
+    if share_experts(scenario, folder):
         return None
     whole = model.weights.of_instance(asked.tp, 1) / GIB
     if abs(asked.weights_gib - whole) <= ALIKE * whole:
@@ -81,10 +78,21 @@ def weights_text(scenario: Scenario, folder: Path) -> str | None:
     return f"{told} {whole:,.1f} GiB{blocks}"
 
 
-def _shared(scenario: Scenario, folder: Path, count: int) -> bool:
-    """Return whether the weights are those of one of so many instances that share the experts."""
-    model, asked = served_model(scenario, folder), scenario.model
-    if asked is None or asked.weights_gib is None or model is None or model.weights is None:
+def share_experts(scenario: Scenario, folder: Path) -> bool:
+    """Return whether instances have the weights of such as share the experts, as vLLM's do.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    folder : Path
+        Where its file names start from.
+    """
+    asked, count = scenario.model, scenario.cluster.instances
+    if count == 1 or asked is None or asked.weights_gib is None or has_pools(scenario):
+        return False
+    model = served_model(scenario, folder)
+    if model is None or model.weights is None or not model.experts:
         return False
     part = model.weights.of_instance(asked.tp, count) / GIB
     return abs(asked.weights_gib - part) <= ALIKE * part

@@ -332,9 +332,10 @@ def test_instances_of_one_command_share_the_experts(tmp_path):
     whole = " ".join(served_by(tmp_path, EXPERTS.format("", 2)).notes)
     assert "2 such servers behind a router (here least-loaded); instances of one command" in whole
     assert "would share the experts" in whole
-    part = served_by(tmp_path, EXPERTS.format("weights_gib = 8.089", 2)).notes
-    assert part[0].startswith("one command with --data-parallel-size 2 (here least-loaded), whose")
-    assert "model.weights_gib" not in " ".join(part)
+    part = served_by(tmp_path, EXPERTS.format("weights_gib = 8.089", 2))
+    assert part.notes == ("one server, whose 2 instances share the experts (here least-loaded)",)
+    assert " --data-parallel-size 2 " in part.command
+    assert part.instances == 1
 
 
 def test_other_weights_than_a_server_loads_are_told(tmp_path):

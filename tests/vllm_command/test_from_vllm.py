@@ -747,6 +747,8 @@ def test_instances_read_their_part_of_the_experts():
     assert alone.experts == pytest.approx((reading, 8 / 256), rel=1e-5)
     assert "what they exchange for the experts is left out" in " ".join(found.notes)
     assert "latency.experts" not in keys(taken("-dp 2"))
+    again = answer(Question((served(found.scenario, Path()).command,), gpu="h200"))
+    assert again.scenario == found.scenario
 
 
 def test_step_times_that_are_given_are_taken_of_instances_that_share_experts():
