@@ -10,6 +10,7 @@ from typing import Any
 from kvsweep.config import NO_LATENCY
 from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.compose import build, parse_override, set_at
+from kvsweep.config.effects_of_keys import unread
 from kvsweep.config.load import said_in_one_line
 from kvsweep.config.overrides import with_overrides
 from kvsweep.config.scenario import Scenario
@@ -89,6 +90,23 @@ def check(
     if not scenario.latency.tells_steps:
         raise source.error(("latency",), scenario.latency.without_steps())
     return scenario, source.values
+
+
+def unread_lines(settings: Settings, scenario: Scenario) -> list[Line]:
+    """Return the lines of options that decide nothing beside the others.
+
+    Parameters
+    ----------
+    settings : Settings
+        The lines.
+    scenario : Scenario
+        What they make.
+    """
+    return [
+        line
+        for line in settings.lines
+        if line.why.startswith("--") and unread(scenario, tuple(line.key.split("."))) is not None
+    ]
 
 
 def as_toml(command: str, lines: Sequence[Line], notes: Sequence[str], trace: str | None) -> str:

@@ -27,7 +27,7 @@ from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
 from kvsweep.vllm_command.options import RELEASE
 from kvsweep.vllm_command.shell import server_of, starts_server
-from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
+from kvsweep.vllm_command.text import as_toml, blocks_note, check, unread_lines, with_set
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -120,6 +120,10 @@ def answer(question: Question) -> Sweep:
     settings = settings_of(command, known)
     with said_of_the_command(command.where, question.model or command.model or ""):
         scenario, tables = check(settings, question.overrides, command.where)
+        if idle := unread_lines(settings, scenario):  # vLLM takes them, a sweep's file does not
+            settings.lines = [line for line in settings.lines if line not in idle]
+            settings.notes.append(f"without effect here: {', '.join(line.why for line in idle)}")
+            scenario, tables = check(settings, question.overrides, command.where)
     told_too = (
         blocks_note(scenario),
         measured_text(scenario),

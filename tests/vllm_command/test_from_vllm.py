@@ -810,3 +810,14 @@ def test_what_is_added_to_steps_needs_times_of_steps():
     found = answer(Question((text,), gpu="h200", overrides=(late,))).scenario.latency
     assert found.first_steps_us == (100_000,)
     assert found.experts[0] > 20_000
+
+
+def test_options_that_decide_nothing_beside_others_are_left_out():
+    """`kvsweep grid` would refuse the file for them, and vLLM takes them."""
+    found = taken("--no-enable-chunked-prefill --no-scheduler-reserve-full-isl")
+    assert "engine.reserve_full_prompt" not in keys(found)
+    assert "without effect here: --no-scheduler-reserve-full-isl" in found.notes
+    assert found.scenario.engine.reserve_full_prompt is True
+    few = taken("--watermark 0.0001 --num-gpu-blocks-override 500")
+    assert "engine.watermark" not in keys(few)
+    assert keys(taken("--watermark 0.01"))["engine.watermark"] == 0.01
