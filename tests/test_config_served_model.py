@@ -675,3 +675,24 @@ def test_latencies_that_tell_no_steps_are_told_beside_a_model(tmp_path):
     with pytest.raises(InputError) as told:
         run_grid(load_sweep(path), out=tmp_path / "out.zarr")
     assert "latency: first_steps_us: added to steps, of which nothing is told" in str(told.value)
+
+
+def test_blocks_that_are_given_win_over_an_estimate_that_leaves_none(tmp_path):
+    """A server's own log has them; activations are known to a factor of two."""
+    model = '[model]\npreset = "{}"\ngpu = "{}"\ntp = {}\n'
+    engine = "[engine]\nmax_num_batched_tokens = 32768\n"
+    path = tmp_path / "s.toml"
+
+    def scenario(text):
+        path.write_text(text + WORKLOAD)
+        return load_sweep(path).scenario({})
+
+    kimi = model.format("kimi-k2", "h200", 8) + engine
+    with pytest.raises(InputError, match="no memory is left for the KV cache"):
+        scenario(kimi)
+    given = scenario(f"{kimi}[cache]\ngpu_blocks = 9999\n")
+    assert given.cache.gpu_blocks == 9999
+    told = model_text(given, tmp_path)
+    assert "on h200: no memory is left, as estimated; cache.gpu_blocks wins: 9,999 blocks" in told
+    with pytest.raises(InputError, match=r"weights take 131\.42 and activations"):
+        scenario(model.format("llama-3.1-70b", "h100", 1) + "[cache]\ngpu_blocks = 9999\n")

@@ -261,6 +261,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             prefix_caching=engine.enable_prefix_caching,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
+            known=not scenario.cache.model_fields_set.isdisjoint(CAPACITIES),
         ),
         None if model.config is None else _state(name),
     )

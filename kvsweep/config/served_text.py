@@ -70,7 +70,8 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
         where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
         size = told.blocks * max(told.layout.block_bytes) / GIB
         held = f" of {told.block_size} tokens, to hold a state" if told.served.state else ""
-        text = f"{name} on {where}: {told.blocks - 1:,} usable blocks{held}, {size:.2f} GiB"
+        room = f"{told.blocks - 1:,} usable blocks{held}, {size:.2f} GiB"
+        text = f"{name} on {where}: {room if told.blocks else 'no memory is left, as estimated'}"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
     times = _times(scenario, told, folder)

@@ -203,7 +203,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
             yield f"{keys}: to be set in kv_connector_extra_config of --kv-transfer-config"
     model = scenario.model
     if model is not None and model.gpu is not None and not blocks_follow(scenario):
-        there = sized(scenario, folder).blocks - 1
+        there = max(0, sized(scenario, folder).blocks - 1)
         most = max(pool.gpu_blocks for pool in fleet(scenario))
         verb = "has" if there >= most else "has only"
         yield f"{model.gpu} {verb} about {there:,} usable blocks for {most:,}"

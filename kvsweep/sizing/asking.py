@@ -52,7 +52,7 @@ def answer(question: Question) -> Answer:
 
 def _from_gpu(question: Question, served: Served, shape: Layout, gpu: Gpu) -> Answer:
     plan = _plan(question, served, gpu)
-    refuse_without_memory(served, plan)
+    refuse_without_memory(served, plan, known=question.known)
     blocks, used = shape.blocks(plan.available()), served.asked.utilization
     margin = shape.blocks(plan.least(used)), shape.blocks(plan.most(used))
     kind = "exact" if plan.least(used) == plan.most(used) else "an estimate"

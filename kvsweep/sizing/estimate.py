@@ -163,17 +163,26 @@ def _estimate(name: str, amount: float, source: str) -> Part:
     return Part(name, int(size), int(size / MARGIN), int(size * MARGIN), "estimate", source)
 
 
-def refuse_without_memory(served: Served, plan: Budget) -> None:
+def refuse_without_memory(served: Served, plan: Budget, *, known: bool) -> None:
     """Refuse a GPU on which nothing is left to the KV cache.
+
+    Parameters
+    ----------
+    served : Served
+        The model and its settings.
+    plan : Budget
+        Where the memory goes.
+    known : bool
+        Whether something is known to be left, so that only weights which do not fit are wrong.
 
     Raises
     ------
     InputError
         With the smallest tensor parallel size that leaves something.
     """
-    if min(plan.available()) > 0:
-        return
     most = max(part.size for part in plan.weights)
+    if min(plan.available()) > 0 or (known and most < plan.gpu.memory):
+        return
     fixed = plan.activation.size + plan.other.size
     more = int(figures()["other"]["more"] * GIB) - plan.other.size
     fits = _fitting(served, plan.requested - fixed - more, most)

@@ -17,7 +17,8 @@ from kvsweep.sizing.shapes import model_names
 class Question:
     """What the user gives: options of ``kvsweep blocks``; None where one is not given.
 
-    `is_raised` is none: whether the block size is one that a server told.
+    Two are none: `is_raised`, whether the block size is one that a server told, and `known`,
+    whether the blocks are known otherwise, so that an estimate which leaves none proves nothing.
     """
 
     model: str | None = None
@@ -41,6 +42,7 @@ class Question:
     is_raised: bool | None = None
     weights: str | None = None
     activation: str | None = None
+    known: bool = False
 
     def asked(self, found: ServerLog | None = None) -> Asked:
         """Return the settings: those given, else those of a log, else vLLM's defaults."""

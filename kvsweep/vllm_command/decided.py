@@ -196,14 +196,15 @@ def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
             yield Line(f"model.{key}", count, f"--{option}")
     if (dtype := values.text("kv-cache-dtype")) is not None:
         yield Line("model.dtype", dtype, "--kv-cache-dtype")
+    if known.gpu is None:
+        return
     decides = known.blocks is None and not values.given("num-gpu-blocks-override")
-    if known.gpu is not None and decides and not values.given("kv-cache-memory-bytes"):
-        share = values.number("gpu-memory-utilization")
-        if share is not None:
-            yield Line("model.utilization", share, "--gpu-memory-utilization")
-        if (size := divided_weights(values, served)) is not None:
-            told = "--data-parallel-size: each instance has its part of the experts"
-            yield Line("model.weights_gib", size, told)
+    share = values.number("gpu-memory-utilization")
+    if share is not None and decides and not values.given("kv-cache-memory-bytes"):
+        yield Line("model.utilization", share, "--gpu-memory-utilization")
+    if (size := divided_weights(values, served)) is not None:
+        told = "--data-parallel-size: each instance has its part of the experts"
+        yield Line("model.weights_gib", size, told)
 
 
 def _scheduling(values: Values, known: Known, limits: StepLimits, longest: int) -> Iterator[Line]:

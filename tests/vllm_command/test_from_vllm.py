@@ -812,6 +812,23 @@ def test_what_is_added_to_steps_needs_times_of_steps():
     assert found.experts[0] > 20_000
 
 
+def test_blocks_of_a_log_are_taken_where_an_estimate_leaves_none(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text("INFO GPU KV cache size: 160,000 tokens\n")
+    command = ("vllm serve kimi-k2 -tp 8 --max-num-batched-tokens 32768",)
+    with pytest.raises(InputError, match="no memory is left"):
+        answer(Question(command, gpu="h200"))
+    found = answer(Question(command, gpu="h200", log=path))
+    assert found.scenario.cache.gpu_blocks == 9999
+
+
+@pytest.mark.parametrize("option", ["--num-gpu-blocks-override 5000", "--kv-cache-memory-bytes 9G"])
+def test_instances_that_share_experts_fit_with_blocks_that_are_given(option):
+    """None of them holds all 627 GiB."""
+    found = answer(Question((f"vllm serve deepseek-v3 -dp 8 {option}",), gpu="h200"))
+    assert found.scenario.model.weights_gib == pytest.approx(93.9, abs=0.1)
+
+
 def test_options_that_decide_nothing_beside_others_are_left_out():
     """`kvsweep grid` would refuse the file for them, and vLLM takes them."""
     found = taken("--no-enable-chunked-prefill --no-scheduler-reserve-full-isl")
