@@ -82,7 +82,7 @@ def served(scenario: Scenario, folder: Path) -> Served:
         *_parallel(tp, pp, scenario.cluster.instances if shared else 1),
         *_memory(scenario, _cpu_copies(scenario, folder, tp or 1, pp)),
         *_longest(scenario, folder),
-        *_scheduling(scenario),
+        *_scheduling(scenario, folder),
     ]
     words = ["vllm", "serve", model_name(scenario, folder)]
     for name, value in flags:
@@ -143,11 +143,18 @@ def _longest(scenario: Scenario, folder: Path) -> Iterator[Flag]:
         yield "--max-model-len", str(length)
 
 
-def _scheduling(scenario: Scenario) -> Iterator[Flag]:
+def _holds_somebody(scenario: Scenario, folder: Path) -> bool:
+    """Return whether a request may be longer than the threshold of a prefill, as vLLM wants it."""
+    told = [length for length in longest_requests(scenario, folder) if length]
+    threshold = scenario.engine.long_prefill_token_threshold
+    return threshold > 0 and (not told or threshold <= max(told))
+
+
+def _scheduling(scenario: Scenario, folder: Path) -> Iterator[Flag]:
     engine = scenario.engine
     yield from _if_common(scenario, "--max-num-seqs")
     yield from _if_common(scenario, "--max-num-batched-tokens")
-    if engine.long_prefill_token_threshold:
+    if _holds_somebody(scenario, folder):
         yield "--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)
     if engine.scheduler == "priority":
         yield "--scheduling-policy", "priority"

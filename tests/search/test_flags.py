@@ -349,3 +349,13 @@ def test_other_weights_than_a_server_loads_are_told(tmp_path):
     logged = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\nweights_gib = {}\n'
     assert served_by(tmp_path, logged.format(15.0)).notes == ()
     assert "loads 15.0 GiB" in " ".join(served_by(tmp_path, logged.format(8.5)).notes)
+
+
+def test_a_threshold_longer_than_the_longest_request_is_left_out(tmp_path):
+    """vLLM refuses it, and it holds nobody."""
+    text = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n[cache]\ngpu_blocks = {}\n'
+    text += "[engine]\nlong_prefill_token_threshold = 1024\n"
+    few, more = (served_by(tmp_path, text.format(blocks)).command for blocks in (50, 500))
+    assert "--max-model-len 800 " in few
+    assert "--long-prefill-token-threshold" not in few
+    assert "--long-prefill-token-threshold 1024" in more
