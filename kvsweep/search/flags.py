@@ -29,6 +29,7 @@ from kvsweep.search.server_model import (
 )
 from kvsweep.sizing.capacity import cpu_chunk, cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
+from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -121,8 +122,9 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
 
 def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
     """Return how many GPUs' parts of a block the CPU tier keeps."""
-    model = served_model(scenario, folder)
-    return tp * pp if model is None else cpu_copies(model, tp, pp)
+    model, name = served_model(scenario, folder), scenario.model and scenario.model.gpu
+    gpu = None if name is None else find_gpu(name)
+    return tp * pp if model is None else cpu_copies(model, tp, pp, gpu)
 
 
 def _if_common(scenario: Scenario, flag: str) -> Iterator[Flag]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
+from kvsweep.sizing.gpus import Gpu
 from kvsweep.sizing.groups import Group, block_bytes, blocks_per_request, group_layers, stages
 from kvsweep.sizing.layers import Limits, cdiv
 from kvsweep.sizing.model import Model
@@ -118,13 +119,14 @@ def cpu_chunk(block_bytes: int, copies: int, factor: int) -> int:
     return cdiv(block_bytes * copies * factor, CPU_PAGE) * CPU_PAGE
 
 
-def cpu_copies(model: Model, tp: int, pp: int) -> int:
+def cpu_copies(model: Model, tp: int, pp: int, gpu: Gpu | None) -> int:
     """Return how many GPUs' parts of a block vLLM's CPU tier keeps.
 
     A latent vector is the same on all GPUs, and kept once (``replicated_layout`` of vLLM 0.33.0's
-    offloading, on one node).
+    offloading, on one node), unless the GPU, if it is known, is AMD's.
     """
-    return 1 if model.is_latent and pp == 1 else tp * pp
+    alone = gpu is not None and gpu.rocm
+    return 1 if model.is_latent and pp == 1 and not alone else tp * pp
 
 
 def layout(served: Served) -> Layout:

@@ -42,6 +42,8 @@ class Gpu:
     delta_keys : int or None
         Channels of the keys of gated delta nets whose prefill is FlashInfer's by default; 0: any,
         None: none.
+    rocm : bool
+        Whether it is AMD's, whose processes share no memory of vLLM's CPU tier.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Gpu:
     a100: bool = False
     packed: tuple[str, ...] = ()
     delta_keys: int | None = None
+    rocm: bool = False
 
     def defaults(self) -> Defaults:
         """Return what ``vllm serve`` takes unless told."""
@@ -118,6 +121,7 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
                 table.get("a100", False),
                 tuple(table.get("packed", ())),
                 table.get("delta_keys"),
+                table.get("rocm", False),
             )
     if is_size(text):
         memory = parse_size(text, where)

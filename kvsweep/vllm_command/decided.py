@@ -103,7 +103,8 @@ def settings_of(command: Command, known: Known) -> Settings:
         found.lines.append(_for_the_worker(values, question, limits, served))
     if drafted := drafts(values, known.acceptance):
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
-    found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
+    tier = offload(values, served, gpu)
+    found.lines += [Line(f"cache.{key}", *told) for key, told in tier.items()]
     found.lines += _times(values, known, served, gpu)
     found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))

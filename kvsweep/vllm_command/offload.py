@@ -7,6 +7,7 @@ from typing import Any
 
 from kvsweep.errors import clip, did_you_mean, escaped, shown
 from kvsweep.sizing.capacity import cpu_chunk, cpu_copies, layout
+from kvsweep.sizing.gpus import Gpu
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
@@ -25,7 +26,7 @@ Told = dict[str, tuple[Any, str]]
 """Keys of the cache, each with its value and the option that says so."""
 
 
-def offload(values: Values, served: Served) -> Told:
+def offload(values: Values, served: Served, gpu: Gpu | None) -> Told:
     """Return the keys of the CPU tier; none without one.
 
     Raises
@@ -48,7 +49,7 @@ def offload(values: Values, served: Served) -> Told:
     more = _extra(values, table)
     if size is not None:
         more["cpu_bytes_to_use"] = size * GIB
-    told = _keys(values, served, more, option)
+    told = _keys(values, served, more, option, _copies(values, served, gpu))
     if size is None and "kv_role" not in table:
         raise values.problem(TRANSFER, f"kv_role: missing; vLLM takes {', '.join(_ROLES)}")
     return told
@@ -88,7 +89,7 @@ def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in more.items() if k in kept or (k not in idle and v)}
 
 
-def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> Told:
+def _keys(values: Values, served: Served, more: dict[str, Any], option: str, copies: int) -> Told:
     factor = _factor(values, served, more)
     told: Told = {"offload": ("vllm", option)}
     if factor > 1:
@@ -107,11 +108,20 @@ def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> 
             TRANSFER, f"{other}: what it does is not simulated; leave it out to go on without it"
         )
     # As CPUOffloadingSpec counts: the chunks of all GPUs, each from the begin of a page.
-    copies = cpu_copies(served.model, served.asked.tp, served.asked.pp)
     chunk = cpu_chunk(max(layout(served).block_bytes), copies, factor)
     if size < chunk:
         raise values.problem(option[2:], f"{size / GIB:.3g} GiB are less than a block of all GPUs")
     return {"cpu_blocks": (int(size) // chunk, option)} | told
+
+
+def _copies(values: Values, served: Served, gpu: Gpu | None) -> int:
+    """Return how many GPUs' parts of a block are kept: all, unless processes of a node share it."""
+    tp, pp = served.asked.tp, served.asked.pp
+    alone = (values.whole("data-parallel-size") or 1) == 1
+    nodes = (values.whole("nnodes") or 1) if alone else 1
+    if values.text("distributed-executor-backend") in (None, "mp") and nodes == 1:
+        return cpu_copies(served.model, tp, pp, gpu)
+    return tp * pp
 
 
 def _factor(values: Values, served: Served, more: dict[str, Any]) -> int:

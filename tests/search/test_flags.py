@@ -287,7 +287,7 @@ def test_the_size_of_a_cpu_tier_holds_the_blocks_that_were_simulated(
     words = shlex.split(served_by(tmp_path, served_model + cache).command)
     size = float(words[words.index("--kv-offloading-size") + 1])
     asked = serve(load_model(model), Asked(tp=tp), None)
-    chunk = cpu_chunk(max(layout(asked).block_bytes), cpu_copies(asked.model, tp, 1), factor)
+    chunk = cpu_chunk(max(layout(asked).block_bytes), cpu_copies(asked.model, tp, 1, None), factor)
     assert int(size * 2**30) // chunk == blocks
 
 

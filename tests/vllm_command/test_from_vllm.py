@@ -838,3 +838,17 @@ def test_options_that_decide_nothing_beside_others_are_left_out():
     few = taken("--watermark 0.0001 --num-gpu-blocks-override 500")
     assert "engine.watermark" not in keys(few)
     assert keys(taken("--watermark 0.01"))["engine.watermark"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("option", "gpu"),
+    [("--distributed-executor-backend ray", "h200"), ("--nnodes 2", "h200"), ("", "mi300x")],
+)
+def test_a_latent_vector_is_kept_by_each_gpu_where_processes_share_no_memory(option, gpu):
+    """As with Ray's executor, on several nodes, and on AMD's GPUs."""
+    text = f"vllm serve deepseek-v3 -tp 8 --block-size 16 --kv-offloading-size 100 {option}"
+    found = answer(Question((text,), gpu=gpu, overrides=("cache.link=pcie5-x16",)))
+    chunk = -(-61 * 576 * 2 * 16 * 8 // 4096) * 4096
+    assert found.scenario.cache.cpu_blocks == 100 * 2**30 // chunk == 11_937
+    if gpu == "mi300x":
+        assert "--kv-offloading-size 99.99" in served(found.scenario, Path()).command
