@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
+from kvsweep.vllm_command.options import is_name
+
 _REMEDY = "give the command that it makes, or --log of the server's start"
 _CODE = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t]*(\"\"\"|'''|import |from [\w.]+ import )")
 _PYTHON = re.compile(r"#![^\n]*\bpython")
@@ -14,6 +16,7 @@ _FRAMEWORKS = (
     ("ray", "a Ray application"),
     ("sky", "a SkyPilot program"),
 )
+_KEY = re.compile(r"^([A-Za-z][\w-]*)[ \t]*:", re.MULTILINE)
 _HCL = re.compile(
     r"^(?:(?:resource|data|provider|module|variable|job)[ \t]+\"[^\"\n]*\"[^\n{]*"
     r"|(?:terraform|locals)[ \t]*)\{",
@@ -64,4 +67,7 @@ def why_not_found(text: str, where: str) -> str | None:
         return f"Terraform, or another file of HCL, is not read: {_REMEDY}"
     if name in ("chart.yaml", "chart.yml"):
         return "has a chart's name only: give its values, or what `helm template` makes of it"
+    keys = _KEY.findall(text) if name.endswith((".yaml", ".yml")) else []
+    if keys and all(is_name(f"--{key.replace('_', '-')}") for key in keys):
+        return "options of vLLM: give the command that reads them, as `vllm serve --config FILE`"
     return None

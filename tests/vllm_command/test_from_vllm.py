@@ -852,3 +852,15 @@ def test_a_latent_vector_is_kept_by_each_gpu_where_processes_share_no_memory(opt
     assert found.scenario.cache.cpu_blocks == 100 * 2**30 // chunk == 11_937
     if gpu == "mi300x":
         assert "--kv-offloading-size 99.99" in served(found.scenario, Path()).command
+
+
+def test_a_file_of_options_is_not_the_command(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("model: meta-llama/Llama-3.1-8B\nmax_model_len: 8192\nport: 8000\n")
+    with pytest.raises(InputError, match=r"config\.yaml: options of vLLM: give the command that"):
+        answer(Question((str(path),), gpu="h100"))
+    found = answer(Question((f"vllm serve --config {path}",), gpu="h100"))
+    assert keys(found)["engine.max_model_len"] == 8192
+    path.write_text("model: meta-llama/Llama-3.1-8B\nlearning_rate: 1\n")
+    with pytest.raises(InputError, match="no command that starts vLLM"):
+        answer(Question((str(path),), gpu="h100"))
