@@ -102,6 +102,9 @@ def settings_of(command: Command, known: Known) -> Settings:
         question = Question(model=model.value, gpu=known.gpu, **asked)
         found.lines.append(_for_the_worker(values, question, limits, served))
     if drafted := drafts(values, known.acceptance):
+        if drafted["method"] == "draft" and limits.tokens[0] < limits.worker_tokens:
+            told = "not simulated beside a draft model, whose slots are of --max-num-batched-tokens"
+            raise values.problem("max-num-scheduled-tokens", f"{told}; leave out one of the two")
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
     tier = offload(values, served, gpu)
     found.lines += [Line(f"cache.{key}", *told) for key, told in tier.items()]

@@ -864,3 +864,12 @@ def test_a_file_of_options_is_not_the_command(tmp_path):
     path.write_text("model: meta-llama/Llama-3.1-8B\nlearning_rate: 1\n")
     with pytest.raises(InputError, match="no command that starts vLLM"):
         answer(Question((str(path),), gpu="h100"))
+
+
+def test_slots_of_a_draft_model_are_not_of_the_tokens_that_are_scheduled():
+    """vLLM's scheduler takes them from ``max_num_batched_tokens``; rule R13.2 has one budget."""
+    text = "--spec-model x --spec-tokens 3 --max-num-scheduled-tokens {} --spec-method {}"
+    with pytest.raises(InputError, match="max-num-scheduled-tokens: not simulated beside a draft"):
+        taken(text.format(2048, "draft_model"), acceptance=(0.5,))
+    assert taken(text.format(8192, "draft_model"), acceptance=(0.5,))
+    assert taken(text.format(2048, "eagle3"), acceptance=(0.5,))
