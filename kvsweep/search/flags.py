@@ -122,7 +122,9 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
 
 def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
     """Return how many GPUs' parts of a block the CPU tier keeps."""
-    model, name = served_model(scenario, folder), scenario.model and scenario.model.gpu
+    model, name = served_model(scenario, folder), None
+    if scenario.model is not None:
+        name = scenario.model.gpu
     gpu = None if name is None else find_gpu(name)
     return tp * pp if model is None else cpu_copies(model, tp, pp, gpu)
 
