@@ -10,6 +10,7 @@ from typing import Any
 
 from kvsweep.config import Scenario
 from kvsweep.config.compose import parse_override
+from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, measured_text, stages_text, states_text
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SETTINGS_BYTES
@@ -131,6 +132,7 @@ def answer(question: Question) -> Sweep:
         stages_text(scenario, Path()),
         exchange_text(scenario, Path()),
         _start_note(settings.served, scenario),
+        _room_note(scenario),
     )
     notes += [*filter(None, told_too), *settings.notes, *command.notes]
     lines = with_set(settings, question.overrides, tables)
@@ -157,6 +159,20 @@ def _start_note(served: Served, scenario: Scenario) -> str | None:
     remedy = f"; it does with --max-model-len {longest}" if longest else ""
     needed = f"{shape.limits.max_model_len:,} tokens needs {shape.request_blocks:,} blocks"
     return f"vLLM does not start: a request of {needed} and the null block{remedy}"
+
+
+def _room_note(scenario: Scenario) -> str | None:
+    """Say that a GPU has no room for blocks that are given; None if it may have."""
+    served, given = scenario.model, "gpu_blocks" in scenario.cache.model_fields_set
+    if served is None or served.gpu is None or not given:
+        return None
+    told, blocks = sized(scenario, Path()), scenario.cache.gpu_blocks + 1
+    if told.plan is None or told.layout is None:
+        return None
+    most = told.layout.blocks(told.plan.most(1.0))
+    if blocks <= most:
+        return None
+    return f"{blocks:,} blocks do not fit: {told.plan.gpu.name} has room for {most:,} at most"
 
 
 def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[str]]:

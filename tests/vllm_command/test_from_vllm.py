@@ -873,3 +873,12 @@ def test_slots_of_a_draft_model_are_not_of_the_tokens_that_are_scheduled():
         taken(text.format(2048, "draft_model"), acceptance=(0.5,))
     assert taken(text.format(8192, "draft_model"), acceptance=(0.5,))
     assert taken(text.format(2048, "eagle3"), acceptance=(0.5,))
+
+
+def test_blocks_for_which_a_gpu_has_no_room_are_told():
+    """Beside 15 GiB of weights an H100 has 64 at most."""
+    told = " blocks do not fit: h100 has room for "
+    assert f"524,288{told}" in " ".join(taken("--kv-cache-memory-bytes 1T").notes)
+    assert f"40,000{told}" in " ".join(taken("--num-gpu-blocks-override 40000").notes)
+    for option in ("--num-gpu-blocks-override 30000", "--kv-cache-memory-bytes 60G", ""):
+        assert told not in " ".join(taken(option).notes)
