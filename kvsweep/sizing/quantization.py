@@ -20,7 +20,8 @@ def quantization(whole: Values, text: Values) -> Values | None:
     """
     for key in ("quantization_config", "compression_config"):
         for place in (whole, text):
-            if (found := place.section(key)) is not None:
+            found = place.section(key)
+            if found is not None and found.table:  # an empty one says nothing, as in vLLM
                 return found
     return None
 

@@ -485,3 +485,9 @@ def test_the_remedy_for_an_unknown_architecture_names_the_command_that_has_it():
             model_from_config({**LLAMA, **change}, "config.json")
         remedy = "; `kvsweep blocks --log METRICS` reads the blocks that the server's own /metrics"
         assert f"{remedy} tell{hint}" in str(refused.value)
+
+
+def test_an_empty_quantization_is_none():
+    model = model_from_config(LLAMA | {"quantization_config": {}}, "x")
+    assert model.weights == model_from_config(LLAMA, "x").weights
+    assert model.weights is not None
