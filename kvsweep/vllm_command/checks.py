@@ -9,10 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from kvsweep.errors import InputError, escaped, shown
+from kvsweep.sizing.dtypes import cache_dtype
 from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
+from kvsweep.sizing.shapes import load_model
 from kvsweep.vllm_command.offload import SIZE, TRANSFER
 from kvsweep.vllm_command.values import Values
+
+_RUNS = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+"""Values of ``--dtype`` with 16 bits."""
 
 EXECUTOR, LAUNCHER = "distributed-executor-backend", "external_launcher"
 
@@ -56,6 +61,33 @@ def said_of_the_command(where: str, model: str = "") -> Iterator[None]:
         ours = told.startswith(("--gpu", "--model", "--log", "--set", "--acceptance"))
         here = ours or not told.startswith("--")
         raise InputError(told if here else f"{where}: {told}") from None
+
+
+def kept_dtype(values: Values, model: str) -> str | None:
+    """Return the data type of keys and values; None: not given.
+
+    Those of 16 bits are the data type that the model runs in, which ``--dtype`` may change: then it
+    is that of the checkpoint here, which is as wide.
+
+    Parameters
+    ----------
+    values : Values
+        Of the options.
+    model : str
+        What `load_model` takes.
+
+    Raises
+    ------
+    InputError
+        If it is another one of 16 bits than that of ``--dtype``.
+    """
+    given, runs = values.text("kv-cache-dtype"), _RUNS.get(values.text("dtype") or "")
+    if runs is None or given not in _RUNS:
+        return given
+    if _RUNS[given] != runs:
+        told = f"{given}; with --dtype {values.text('dtype')} vLLM takes {runs} or auto, or 8 bits"
+        raise values.problem("kv-cache-dtype", told)
+    return cache_dtype("auto", load_model(model).dtype)
 
 
 def check_served(values: Values, served: Served) -> None:

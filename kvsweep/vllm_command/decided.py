@@ -14,7 +14,12 @@ from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names
-from kvsweep.vllm_command.checks import check_served, older_runner, said_of_the_command
+from kvsweep.vllm_command.checks import (
+    check_served,
+    kept_dtype,
+    older_runner,
+    said_of_the_command,
+)
 from kvsweep.vllm_command.divided_experts import divided_times, divided_weights
 from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
@@ -85,7 +90,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     values = Values(command)
     model = _model(command, known)
     gpu = find_gpu(known.gpu) if known.gpu is not None else None
-    asked = _asked(values, known)
+    asked = _asked(values, known, kept_dtype(values, model.value))
     with said_of_the_command(command.where, model.value):
         longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
     limits = step_limits(values, known, gpu, longest)
@@ -154,12 +159,12 @@ def _in_sweep(model: Line) -> Line:
     return Line(key, where, "" if where == model.why else model.why)
 
 
-def _asked(values: Values, known: Known) -> dict[str, Any]:
+def _asked(values: Values, known: Known, dtype: str | None) -> dict[str, Any]:
     """Return what is asked of the model, as `Asked` and `Question` have it both."""
     given = {
         "tp": values.whole("tensor-parallel-size"),
         "pp": values.whole("pipeline-parallel-size"),
-        "dtype": values.text("kv-cache-dtype"),
+        "dtype": dtype,
         "block_size": _first(values.whole("block-size"), known.block_size),
         "max_model_len": _longest(values),
         "max_num_batched_tokens": _first(values.whole("max-num-batched-tokens"), known.tokens),
@@ -198,8 +203,8 @@ def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
     for option, key in (("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp")):
         if (count := values.whole(option)) is not None:
             yield Line(f"model.{key}", count, f"--{option}")
-    if (dtype := values.text("kv-cache-dtype")) is not None:
-        yield Line("model.dtype", dtype, "--kv-cache-dtype")
+    if values.given("kv-cache-dtype"):
+        yield Line("model.dtype", served.asked.dtype, "--kv-cache-dtype")
     if known.gpu is None:
         return
     decides = known.blocks is None and not values.given("num-gpu-blocks-override")
@@ -248,7 +253,7 @@ def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator
     elif known.blocks is not None:
         yield Line("cache.gpu_blocks", known.blocks - 1, f"{OWN_LOG}, {null}")
     elif (size := values.count("kv-cache-memory-bytes")) is not None:
-        asked = _asked(values, known) | _prefill(served)
+        asked = _asked(values, known, served.asked.dtype) | _prefill(served)
         blocks = answer(Question(model=model, kv_memory=f"{size}B", **asked)).blocks
         yield Line("cache.gpu_blocks", blocks - 1, f"--kv-cache-memory-bytes, {null}")
     elif known.gpu is None:

@@ -21,7 +21,7 @@ from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question as OfBlocks
 from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
 from kvsweep.sizing.settings import Served
-from kvsweep.vllm_command.checks import said_of_the_command
+from kvsweep.vllm_command.checks import kept_dtype, said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.known import Known
@@ -181,15 +181,16 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
         return {}, []
     log, values = read_server(question.log), Values(command)
     tp, pp = values.whole("tensor-parallel-size"), values.whole("pipeline-parallel-size")
+    model = question.model or command.model
     asked = OfBlocks(
-        model=question.model or command.model,
+        model=model,
         log=question.log,
         tp=tp,
         pp=pp,
-        dtype=values.text("kv-cache-dtype"),
+        dtype=None if model is None else kept_dtype(values, model),
         block_size=values.whole("block-size"),
     )
-    with said_of_the_command(command.where, question.model or command.model or ""):
+    with said_of_the_command(command.where, model or ""):
         told = asking.answer(asked)
     tokens = log.settings.get("max_num_batched_tokens")
     found = {

@@ -882,3 +882,18 @@ def test_blocks_for_which_a_gpu_has_no_room_are_told():
     assert f"40,000{told}" in " ".join(taken("--num-gpu-blocks-override 40000").notes)
     for option in ("--num-gpu-blocks-override 30000", "--kv-cache-memory-bytes 60G", ""):
         assert told not in " ".join(taken(option).notes)
+
+
+def test_keys_and_values_of_16_bits_are_those_that_the_model_runs_in(tmp_path):
+    """``--dtype`` may be another one than the checkpoint's, as wide."""
+    path = tmp_path / "vllm.log"
+    path.write_text("INFO GPU KV cache size: 160,000 tokens\n")
+    for more in ({}, {"log": path}):
+        found = taken("--dtype half --kv-cache-dtype float16", **more)
+        assert keys(found)["model.dtype"] == "bfloat16"
+        assert found.scenario.cache.kv_bytes_per_token == 131_072
+    with pytest.raises(InputError, match="bfloat16; with --dtype half vLLM takes float16 or auto"):
+        taken("--dtype half --kv-cache-dtype bfloat16")
+    assert keys(taken("--dtype half --kv-cache-dtype fp8"))["model.dtype"] == "fp8"
+    with pytest.raises(InputError, match=r"of llama-3\.1-8b vLLM takes bfloat16 or"):
+        taken("--kv-cache-dtype float16")
