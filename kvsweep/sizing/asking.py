@@ -14,7 +14,7 @@ from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.measured import blocks_of, difference
 from kvsweep.sizing.question import Question, check
 from kvsweep.sizing.server_log import ServerLog, read_server
-from kvsweep.sizing.settings import Served, serve
+from kvsweep.sizing.settings import Served, serve, unsupported_block
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import parse_size
 
@@ -132,6 +132,9 @@ def _answer(
             f"--block-size: {served.raised_from}; vLLM raises it to {served.block_size}, for a "
             "block of attention to be as large as a state"
         )
+    no_attention = None if source == "log" else unsupported_block(served, found.gpu)
+    if no_attention is not None:
+        found.warnings.append(no_attention)
     if not shape.starts(blocks):
         longest = shape.longest(blocks)
         remedy = f"; it does with --max-model-len {longest}" if longest else ""

@@ -11,7 +11,7 @@ from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, State, concurrent_batches
 from kvsweep.sizing.model import Model
-from kvsweep.sizing.raising import kept_state, raised_block
+from kvsweep.sizing.raising import KERNEL_BLOCK, kept_state, raised_block
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,25 @@ def _block_size(model: Model, asked: Asked, gpu: Gpu | None, dtype: str) -> tupl
             "or a multiple"
         )
     return asked.block_size, "given"
+
+
+def unsupported_block(served: Served, gpu: Gpu | None) -> str | None:
+    """Say that no attention of vLLM's takes the blocks of a server; None if one does.
+
+    Those of AITER for MLA on AMD's GPUs take any.
+
+    Parameters
+    ----------
+    served : Served
+        What is served.
+    gpu : Gpu or None
+        The GPU; None: one of NVIDIA's.
+    """
+    any_block = gpu is not None and gpu.rocm and served.model.is_latent
+    if served.block_size % KERNEL_BLOCK == 0 or any_block:
+        return None
+    told = f"blocks of {KERNEL_BLOCK} tokens, or of a multiple, not of {served.block_size}"
+    return f"vLLM does not start: its attention takes {told}"
 
 
 def usual_block(model: Model, gpu: Gpu | None, dtype: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question as OfBlocks
 from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
-from kvsweep.sizing.settings import Served
+from kvsweep.sizing.settings import Served, unsupported_block
 from kvsweep.vllm_command.checks import kept_dtype, said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.kinds import command_of
@@ -125,12 +125,14 @@ def answer(question: Question) -> Sweep:
             settings.lines = [line for line in settings.lines if line not in idle]
             settings.notes.append(f"without effect here: {', '.join(line.why for line in idle)}")
             scenario, tables = check(settings, question.overrides, command.where)
+    device = None if gpu is None else find_gpu(gpu)
     told_too = (
         blocks_note(scenario),
         measured_text(scenario),
         states_text(scenario, Path()),
         stages_text(scenario, Path()),
         exchange_text(scenario, Path()),
+        None if question.log else unsupported_block(settings.served, device),
         _start_note(settings.served, scenario),
         _room_note(scenario),
     )

@@ -312,3 +312,8 @@ def test_the_text_has_the_figures_and_says_what_is_estimated():
     ):
         assert words in text
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_blocks_that_no_attention_takes_are_warned_of():
+    found = answer(Question(model="llama-3.1-8b", kv_memory="1GiB", block_size=8))
+    assert "its attention takes blocks of 16 tokens, or of a multiple" in found.warnings[0]

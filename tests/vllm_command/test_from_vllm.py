@@ -897,3 +897,14 @@ def test_keys_and_values_of_16_bits_are_those_that_the_model_runs_in(tmp_path):
     assert keys(taken("--dtype half --kv-cache-dtype fp8"))["model.dtype"] == "fp8"
     with pytest.raises(InputError, match=r"of llama-3\.1-8b vLLM takes bfloat16 or"):
         taken("--kv-cache-dtype float16")
+
+
+def test_blocks_that_no_attention_takes_are_told():
+    """FlashAttention, FlashInfer and Triton take multiples of 16; AITER's MLA any."""
+    told = "vLLM does not start: its attention takes blocks of 16 tokens, or of a multiple, not of"
+    assert f"{told} 24" in taken("--block-size 24").notes
+    assert told not in " ".join(taken("--block-size 48").notes)
+    latent = "vllm serve deepseek-v3 -tp 8 --block-size 1"
+    for gpu, count in (("h200", 1), ("mi300x", 0)):
+        notes = answer(Question((latent,), gpu=gpu)).notes
+        assert sum(note.startswith(told) for note in notes) == count
