@@ -112,6 +112,7 @@ def _blank_leavers() -> NDArray[Any]:
 def _blank_engine() -> NDArray[Any]:
     blank = np.zeros(1, ENGINE)
     blank["transfer_head"] = NONE
+    blank["owed_first"] = NONE
     blank["transfer_tail"] = NONE
     blank["lease_head"] = NONE
     blank["lease_tail"] = NONE

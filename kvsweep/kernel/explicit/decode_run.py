@@ -34,6 +34,7 @@ from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
 from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
+from .settling import release_owed
 from .states import keeps_states, tables_of
 
 
@@ -73,6 +74,8 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     inst["peak"] = max(inst["peak"], used)
     inst["clock"] = settled
     engine["begun"] = 0
+    if lane["drafts"] > 0:
+        release_owed(ws, lane, inst, engine)
     _note_tokens(ws, lane, inst, tally, engine, settled)
     _, _, _, computed = served(ws, lane, inst, engine, np.int64(0))
     if ending > 0 or (lane["drafts"] > 0 and last >= first):

@@ -26,17 +26,18 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
         sure = is_sure(lane, state)
         if not sure:
             fit(lane, tally, state, places_at(lane, np.int64(state["known"])), measured)
-        # Asynchronously it may be in the next batch in vain.
-        verify(inp, lane, engine, request, state, 1 + (lane["async_scheduling"] and not sure))
+        in_vain = lane["async_scheduling"] and not sure  # in the next batch
+        verify(inp, lane, engine, request, state, 1 + in_vain)
+        state["flight"] = in_vain * (1 + lane["drafts"])
         engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
         state["computed"] = state["limit"] - 1
     else:
         ws.phases[phase_of(lane, inst, state)] -= 1
         discharge(inp, ws, lane, inst, engine, state, s, False)
         state["computed"] += 1 - lane["async_scheduling"]
+        state["flight"] = 0
         fit(lane, tally, state, state["computed"], measured)
     state["known"] = state["limit"]
-    state["flight"] = 0
     state["placeholders"] = 0
     state["done"] = 1
     state["last_token"] = inst["clock"]

@@ -78,12 +78,8 @@ def may_join(ws, lane, engine, request, state, s):
 
 @leaf
 def may_plan(lane):
-    """Return whether steps with drafts can be planned: what is accepted adds up, no log tells.
-
-    Asynchronously, where prefill and decode are apart, who ends may keep its blocks for a step.
-    """
-    sums = lane["most_accepted"] <= lane["drafts"] and not lane["log"]
-    return sums and not (lane["async_scheduling"] and lane["disaggregated"])
+    """Return whether steps with drafts can be planned: what is accepted adds up, no log tells."""
+    return lane["most_accepted"] <= lane["drafts"] and not lane["log"]
 
 
 @leaf

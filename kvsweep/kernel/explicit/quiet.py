@@ -79,6 +79,8 @@ def quiet_until(ws, lane, inst, engine):
     due = np.int64(nearest_due(ws, inst))
     if lane["drafts"] > 0:
         due = min(due, engine["planned"])
+        if engine["owed_first"] != NONE:
+            due = np.int64(inst["step"])
     due = min(due, inst["step"] + lane["step_limit"] - engine["schedules"])
     return np.int64(inst["step"]) if lane["log"] else due
 

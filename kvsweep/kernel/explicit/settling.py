@@ -92,19 +92,31 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     progress["finish"] = now
     progress["status"] = RequestStatus.COMPLETED
     if lane["drafts"] > 0 and lane["role"] == DECODE and state["flight"] > 0:
-        engine["owed"] = 1
+        _owe(ws, engine, r)
     else:
         release_all(ws, lane, inst, state, s)
 
 
 @leaf
-def _release_owed(ws, lane, inst, engine, first, end):
-    """Free the blocks of those of a batch who were done before it: it wrote to them (R14.11)."""
-    for place in range(first, end):
-        s = np.int64(ws.entries[place]["state"])
-        if ws.states[s]["done"]:
-            release_all(ws, lane, inst, ws.states[s], s)
-    engine["owed"] = 0
+def _owe(ws, engine, r):
+    """Let a request that is done keep its blocks until the next batch, which writes to them."""
+    ws.progress[r]["next"] = NONE
+    if engine["owed_first"] == NONE:
+        engine["owed_first"] = r
+    else:
+        ws.progress[engine["owed_last"]]["next"] = r
+    engine["owed_last"] = r
+
+
+@leaf
+def release_owed(ws, lane, inst, engine):
+    """Free the blocks of those who were done before the batch that has ended (R14.11)."""
+    r = engine["owed_first"]
+    while r != NONE:
+        s = engine["state_lo"] + r
+        release_all(ws, lane, inst, ws.states[s], s)
+        r = ws.progress[r]["next"]
+    engine["owed_first"] = NONE
 
 
 @leaf
@@ -173,9 +185,6 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
     if lane["stages"]:
         its = class_of(ws, lane, engine, engine["schedules"] - engine["queued"] + 1)
         engine["last_end"] = its["last_end"]
-    if lane["drafts"] > 0 and engine["owed"]:
-        begin = first + batch["skipped"]
-        _release_owed(ws, lane, inst, engine, begin, first + batch["size"])
     for place in range(first + batch["skipped"], first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended

@@ -26,7 +26,7 @@ from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .run_of_classes import run_classes
-from .settling import process_outputs
+from .settling import process_outputs, release_owed
 from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
 from .tables import can_never_fit, never_holds
 from .walking import schedule_running
@@ -171,6 +171,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine = ws.engines[index]
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     engine["settles"] = 0
+    if lane["drafts"] > 0:
+        release_owed(ws, lane, inst, engine)
     if lane["stages"]:
         process_class(inp, ws, out, lane, inst, tally, index, engine)
     else:
