@@ -17,6 +17,7 @@ SILENT_AFTER = 10.0
 # Seconds between two looks at who is heard of.
 LISTEN_EVERY = 1.0
 PAUSED = "paused by Dask, as its memory is near its limit (--memory-limit of `dask worker`)"
+BUSY = "busy with other tasks"
 # Workers named in one line, of those that are not used for the same reason.
 NAMED = 5
 
@@ -33,6 +34,7 @@ class Heard:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._last: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
+        self.full: set[str] = set()  # all threads at something, while more waits for them
 
     def away(self, now: float, after: float) -> dict[str, str]:
         """Return the workers that are paused, or of which nothing is heard so long, and which.
@@ -42,7 +44,7 @@ class Heard:
         InputError
             If the scheduler is gone.
         """
-        before, self._last = self._last, {}
+        before, self._last, self.full = self._last, {}, set()
         away = {}
         for address, about in self._about().items():
             last, earlier = about.get("last_seen"), before.get(address)
@@ -51,6 +53,8 @@ class Heard:
                 away[address] = f"not heard of for {after:.0f} s (frozen, or cut off?)"
             elif about.get("status") == "paused":
                 away[address] = PAUSED
+            elif _is_full(about):
+                self.full.add(address)
         return away
 
     def _about(self) -> dict[str, dict[str, Any]]:
@@ -63,6 +67,12 @@ class Heard:
         except Exception as error:
             raise self._pool.gone() from error
         return found
+
+
+def _is_full(about: dict[str, Any]) -> bool:
+    """Whether all threads of a worker do something, and something else waits for one of them."""
+    tasks = about.get("metrics", {}).get("task_counts", {})
+    return bool(tasks.get("ready")) and tasks.get("executing", 0) >= about.get("nthreads", 1)
 
 
 class Idleness:
@@ -106,21 +116,25 @@ class Idleness:
         self._listen(now)
         if self._most is not None and waited >= self._most and not self._any_to_come():
             raise InputError(f"{pool.where}: no worker {self._why_none(self._most)}")
-        paused = [a for a, why in self._away.items() if why == PAUSED]
         awaited = pool.what_is_awaited()
-        if paused and not self._any_to_come():
-            awaited = f"waiting for {few(paused)}: {PAUSED}"
+        for why in (BUSY, PAUSED):
+            these = [address for address, found in self._away.items() if found == why]
+            if these and not self._any_to_come():
+                awaited = f"waiting for {few(these)}: {why}"
         # Of those that were used and are paused now, `silence.Silence` tells.
         if waited >= pool.patience and awaited != self._told and not pool.usable:
             self._told = awaited
             pool.tell(f"{pool.where}: {awaited}")
 
     def _listen(self, now: float) -> None:
-        """Note which of the workers that may be used are paused, frozen or cut off."""
+        """Note which of the workers that may be used are paused, frozen, cut off, or busy."""
         some = any(not worker.refused for worker in self._pool.workers.values())
         if some and (self._listened is None or now - self._listened >= LISTEN_EVERY):
             self._listened = now
             self._away = self._heard.away(now, SILENT_AFTER)
+            workers = self._pool.workers
+            unasked = {a for a, worker in workers.items() if not worker.asked}
+            self._away |= dict.fromkeys(self._heard.full & unasked, BUSY)
 
     def _any_to_come(self) -> bool:
         """Whether a worker is to answer yet, or loads the kernel, however long that takes."""

@@ -35,13 +35,14 @@ class Scheduler:
         self.heard = {}
         self.asked = {}
         self.status = "running"
+        self.counts = {}
         self.told = []
 
     def nthreads(self):
         return dict.fromkeys(self.heard, 1)
 
     def scheduler_info(self, n_workers):
-        about = {"status": self.status}
+        about = {"status": self.status, "nthreads": 1, "metrics": {"task_counts": self.counts}}
         return {"workers": {name: about | {"last_seen": at} for name, at in self.heard.items()}}
 
     def submit(self, function, *args, key, workers, priority, pure):
@@ -211,3 +212,19 @@ def test_who_has_another_trace_is_not_used(lasts, scheduler):
     scheduler.asked["worker"].give("trace.csv: has another content there")
     lasts(1, needs=NEEDS)
     assert "worker worker is not used: trace.csv: has another content there" in scheduler.told
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_whose_threads_others_have_is_not_waited_for_and_the_user_is_told(
+    lasts, scheduler, answers
+):
+    """As in a task that itself runs a sweep by its only worker: the question waits behind it."""
+    scheduler.heard, scheduler.counts = {"busy": 0.0}, {"executing": 1, "ready": 1}
+    lasts(5)
+    assert scheduler.told == ["here: waiting for busy: busy with other tasks"]
+    if answers:
+        scheduler.asked["busy"].give(own_answer())
+        lasts(600)
+    else:
+        with pytest.raises(InputError, match="for 5 s: busy: busy with other tasks"):
+            lasts(1)
