@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import ssl
 import time
 import warnings
@@ -67,6 +69,10 @@ def connected(
             raise InputError(f"client: is {scheduler.status}, not connected to a scheduler")
         yield scheduler, "client"
         return
+    if getattr(scheduler, "asynchronous", False):
+        raise InputError(
+            "--scheduler: the cluster is asynchronous; kvsweep needs one with asynchronous=False"
+        )
     if isinstance(scheduler, Path):
         address = _address_in(scheduler, wait, notify)
         where = f"--scheduler-file {scheduler}: {address}"
@@ -89,6 +95,8 @@ def _patience(wait: float | None) -> float:
 
 def _address_in(file: Path, wait: float | None, notify: Callable[[str], None] | None) -> str:
     """Return the address that a scheduler wrote into a file, once it is there."""
+    if re.match(r"[a-z]{2,}:/", str(file)):
+        raise InputError(f"--scheduler-file {file}: is an address, as --scheduler takes")
     began, told = time.monotonic(), False
     while not file.exists():
         waited = time.monotonic() - began
@@ -184,9 +192,19 @@ def _why_unreachable(scheduler: str | DaskCluster, error: Exception) -> str:
         if isinstance(error, ssl.SSLError):
             return f"a certificate is no good ({error.reason or error}); {CERTIFICATES}"
         return f"no scheduler answers, or not to these certificates; {CERTIFICATES}"
+    if isinstance(scheduler, str) and isinstance(error, ValueError):
+        return f"no scheduler answers; {_what_is_expected(scheduler)}"
     if isinstance(error, OSError | ValueError | TimeoutError):
         return "no scheduler answers"
     return f"no scheduler can be reached so ({type(error).__name__})"
+
+
+def _what_is_expected(scheduler: str) -> str:
+    """Say what to give in place of a text that is no address."""
+    if os.path.exists(scheduler):  # of a Path too long names are an error
+        return "this is a file, as --scheduler-file takes"
+    page = ", not that of its dashboard" if scheduler.startswith("http") else ""
+    return f"expected its address, as tcp://10.0.0.1:8786{page}"
 
 
 @contextmanager

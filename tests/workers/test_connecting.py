@@ -228,6 +228,10 @@ def test_one_scheduler_is_named_in_one_way(sweep, tmp_path, options, message):
     [
         ("tcp://127.0.0.1:1", "no scheduler answers"),
         ("http://127.0.0.1:1", "no scheduler answers"),
+        ("http://127.0.0.1:1", r"expected its address, as tcp://\S+, not that of its dashboard$"),
+        ("127.0.0.1", r"no scheduler answers; expected its address, as tcp://\S+$"),
+        (__file__, "no scheduler answers; this is a file, as scheduler_file takes$"),
+        ("a" * 999, "no scheduler answers; expected its address, as tcp://"),
         ("", "no scheduler answers"),
     ],
 )
@@ -327,3 +331,22 @@ def test_local_processes_are_encrypted_where_dask_requires_it(sweep, tmp_path, w
     with configured(certificates):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1)
     assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_an_address_in_place_of_a_file_is_refused_at_once(sweep, tmp_path):
+    """It was waited for as a file, without end."""
+    with pytest.raises(InputError, match=r"^scheduler_file tcp:/\S+: is an address, as sche"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler_file="tcp://127.0.0.1:1")
+
+
+def test_an_asynchronous_cluster_is_refused(sweep, tmp_path):
+    """Its loop is that of this thread, so that it could not answer."""
+
+    async def run():
+        async with LocalCluster(
+            n_workers=0, processes=False, dashboard_address=None, asynchronous=True
+        ) as cluster:
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=cluster)
+
+    with pytest.raises(InputError, match=r"^scheduler: the cluster is asynchronous; kvsweep needs"):
+        asyncio.run(run())
