@@ -204,8 +204,13 @@ def _told(value: object) -> str:
     """Write an argument as Python has it, where `shown` writes what files have."""
     if value is None or isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str) and "\n" in repr(value):  # datasets and other tables
+    if not isinstance(value, str | list | tuple) and "\n" in repr(
+        value
+    ):  # datasets and other tables
         return f"a {type(value).__name__}"
+    if isinstance(value, list | tuple):  # one was wanted, but not of these
+        kinds = ", ".join(sorted({type(one).__name__ for one in value}))
+        return f"a {type(value).__name__} of {kinds}" if kinds else repr(value)
     return "a dict" if isinstance(value, dict) else shown(value)
 
 

@@ -135,7 +135,15 @@ def test_the_package_says_that_it_is_typed():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(None, "None"), (True, "True"), ({"a": 1}, "a dict"), ("a", "'a'")]
+    ("value", "told"),
+    [
+        (None, "None"),
+        (True, "True"),
+        ({"a": 1}, "a dict"),
+        ("a", "'a'"),
+        (["a", 1], "a list of int, str"),
+        ((1,), "a tuple of int"),
+    ],
 )
 def test_a_refused_argument_is_told_in_the_words_of_python(value, told):
     words = "a list of strings, as ['cache.gpu_blocks=[1000, 2000]']"
