@@ -38,8 +38,8 @@ def output_path(path: str | Path) -> Path:
     ------
     InputError
         If it is an address such as ``s3://bucket/x.zarr``, of which a folder ``s3:`` would be made,
-        it lies in a store, or no system call takes it: too long a name, a loop of links, a zero
-        byte.
+        it begins with a ``~`` that no shell has replaced, it lies in a store, or no system call
+        takes it: too long a name, a loop of links, a zero byte.
     """
     text = os.fspath(path)
     if _ADDRESS.match(text):
@@ -47,6 +47,10 @@ def output_path(path: str | Path) -> Path:
             f"{_shown(text)}: an address, not a path; only files and folders of this machine are "
             "written: name one, and copy it afterwards"
         )
+    home = os.path.expanduser(text)
+    if home != text:  # shells leave `--out=~/x.zarr` as it is
+        folder = Path(text).parts[0]
+        raise InputError(f"{_shown(text)}: a folder {folder!r} would be made; write {_shown(home)}")
     try:
         if any(len(os.fsencode(part)) > _NAME_BYTES for part in Path(text).parts):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

@@ -503,3 +503,25 @@ def test_dry_run_says_what_step_times_of_a_model_with_states_are(run, tmp_path):
         code, out, err = run("grid", str(path), "--dry-run")
         assert (code, err) == (0, "")
         assert (caution in out) == said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("grid", "small.toml", "--out=~/a.zarr"),
+        ("grid", "small.toml", "--dry-run", "--out=~/a.zarr"),
+        ("merge", "a.zarr", "--out=~/b.zarr"),
+        ("replay", "t.json", "--requests=~/r.csv"),
+        ("calibrate", "small.toml", "--out=~/p.toml"),
+    ],
+)
+def test_a_tilde_that_no_shell_replaced_makes_no_folder_of_that_name(
+    run, file, tmp_path, monkeypatch, arguments
+):
+    """Bash leaves it behind a `=`; who then deletes the folder `~` deletes another one."""
+    monkeypatch.setenv("HOME", "/home/me")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    whole = arguments[-1].replace("~", "/home/me").partition("=")[2]
+    assert err.endswith(f": a folder '~' would be made; write {whole}\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
