@@ -138,6 +138,10 @@ def _notes(effects: Effects) -> list[str]:
     """Explain what can be misread, and name everything that was left out."""
     every = [e for group in effects.groups for e in group.effects]
     notes = []
+    if len(effects.factors) > 1:
+        notes.append("Single changes: means over all values of the other factors.")
+        if any(len(e.changes) > 1 for e in every):
+            notes.append(f"Changes apart: each alone, from {reference_names(effects)}.")
     judged = sum(e.difference.verdict is not None for e in every)
     if judged:
         notes += seeds_note(effects.seeds_note)

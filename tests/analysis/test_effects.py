@@ -18,6 +18,7 @@ from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects, joint_effects
 from kvsweep.analysis.questions import effects_of
 from kvsweep.errors import InputError
+from kvsweep.report.effects import effects_text
 
 AXES = {
     "scheduler": ["fcfs", "priority"],
@@ -310,3 +311,18 @@ def test_an_axis_of_one_value_is_nothing_that_effects_are_means_over():
     joint = joint_effects(ds, "preemption_rate", [policies])
     single = factorial_effects(ds.isel(policy=[0, 1]), "preemption_rate")
     assert (joint.averaged, single.averaged) == ((), ())
+
+
+def test_what_single_and_apart_mean_is_said():
+    """Single changes, which are means, add up to what two do together; those apart need not."""
+    values = np.array([[[0.0, 1], [4, 5]], [[2, 3], [16, 17]]])
+    found = factorial_effects(lay_out(values, {"x": [1, 2], "y": [3, 4]}), "ttft_mean_ms")
+    (group,) = found.groups
+    first, second, both = [e.difference for e in group.effects]
+    assert first.effect + second.effect == both.joint == 16
+    assert both.effect == 16 - 4 - 2
+    lines = effects_text(found).splitlines()
+    at = lines.index("Single changes: means over all values of the other factors.")
+    assert lines[at + 1] == "Changes apart: each alone, from x 1, y 3."
+    one = factorial_effects(lay_out(values, {"x": [1, 2], "y": [3, 4]}), "ttft_mean_ms", ["x"])
+    assert "Single changes:" not in effects_text(one)
