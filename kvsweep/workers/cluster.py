@@ -14,9 +14,10 @@ from distributed import LocalCluster, Nanny, Status
 
 from kvsweep.errors import InputError
 from kvsweep.workers.connecting import Scheduler as Scheduler
-from kvsweep.workers.connecting import connected, silenced
+from kvsweep.workers.connecting import connected
 from kvsweep.workers.idleness import PAUSED
 from kvsweep.workers.pool import Pool, Worker
+from kvsweep.workers.process_wide import silenced, unobserved
 from kvsweep.workers.running import ClusterRun
 from kvsweep.workers.starting import check_start
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 # Files that are open with no process of `--processes`, and more with each; 18 and 10 were counted.
 FILES, FILES_OF_PROCESS = 32, 12
 LOOPBACK = "127.0.0.1:0"
-# Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
-# responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
-QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 # Seconds after which workers of this machine that died, again and again, are given up.
 DEAD_AFTER = 60.0
 # Seconds that a process which does not answer has to end by itself.
@@ -158,8 +156,8 @@ def local(
         _check_files(count)
         check_start(dask.config.get("distributed.worker.multiprocessing-method"))
     with (
-        dask.config.set(QUIET),
-        silenced("tornado.application"),
+        unobserved(),
+        silenced("distributed", "tornado.application"),
         LocalCluster(
             n_workers=0,
             threads_per_worker=1 if processes else count,

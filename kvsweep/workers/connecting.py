@@ -9,7 +9,7 @@ import re
 import ssl
 import time
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -24,6 +24,7 @@ from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
 from kvsweep.workers.pool import LOOK_EVERY, TELL_AFTER
+from kvsweep.workers.process_wide import silenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,11 +82,11 @@ def connected(
         where = f"--scheduler {getattr(scheduler, 'scheduler_address', scheduler)}"
     # What Dask has to say of versions, and of lost connections, is said here by name. Of tornado it
     # is that a question which Ctrl-C cuts short had not begun (distributed.utils.sync).
-    with ExitStack() as quiet:
-        for name in ("distributed", "distributed.client", "asyncio", "tornado.application"):
-            quiet.enter_context(silenced(name))
-        with _client(address, where, _patience(wait)) as client:
-            yield client, where
+    with (
+        silenced("distributed", "distributed.client", "asyncio", "tornado.application"),
+        _client(address, where, _patience(wait)) as client,
+    ):
+        yield client, where
 
 
 def _patience(wait: float | None) -> float:
@@ -205,15 +206,3 @@ def _what_is_expected(scheduler: str) -> str:
         return "this is a file, as --scheduler-file takes"
     page = ", not that of its dashboard" if scheduler.startswith("http") else ""
     return f"expected its address, as tcp://10.0.0.1:8786{page}"
-
-
-@contextmanager
-def silenced(name: str) -> Iterator[None]:
-    """Let a logger say nothing during the block."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
