@@ -145,3 +145,18 @@ def test_a_pickled_dataset_is_read_by_a_process_in_another_folder(ds, tmp_path, 
         check=True,
     )
     assert int(run.stdout) == ds["steps"].sum()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_store_that_was_deleted_is_told_to_be_gone(tmp_path, path, filled, verify):
+    """Of one that was being filled all cells were pending, of a whole one its files damaged."""
+    sweep = make_sweep(tmp_path)
+    store.prepare(path, sweep, grid.plan(sweep), source_hash())
+    if filled:
+        kvsweep.run(sweep, out=path, workers=1)
+    ds = kvsweep.open_results(path, verify=verify)
+    shutil.rmtree(path)
+    for name in ("status", "steps"):
+        with pytest.raises(InputError, match=r"a\.zarr: the store was moved or deleted since it "):
+            ds[name].load()

@@ -112,3 +112,8 @@ def replaced(path: Where) -> InputError:
 def unreadable(path: object, error: Exception) -> InputError:
     """Return the error that a broken store raises; what Zarr raises then is of any type."""
     return InputError(f"{path}: cannot be read as a Zarr store: {reason_of(error)}")
+
+
+def gone(path: Where) -> InputError:
+    """Return the error of a store that is no longer where it was opened."""
+    return InputError(f"{path}: the store was moved or deleted since it was opened")

@@ -10,7 +10,6 @@ are read from their parts.
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -23,7 +22,7 @@ from kvsweep.store.checking import IDENTITY, Shards
 from kvsweep.store.details import rows
 from kvsweep.store.metadata import ROOT, read_root
 from kvsweep.store.packing import assembled
-from kvsweep.store.refusals import MAKER, damage, replaced
+from kvsweep.store.refusals import MAKER, damage, gone, replaced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -167,22 +166,28 @@ class VerifiedStore(Store):  # type: ignore[misc]
 
     def _changed(self, key: str) -> InputError:
         """Return the error of a file that is not what was written."""
-        return replaced(self._told) if self._is_replaced() else damage(self._told, [key])
+        return self._what_happened() or damage(self._told, [key])
 
     def _refuse_replaced(self) -> None:
-        """Refuse to read on if the store is another one now."""
+        """Refuse to read on if the store is another one now, or none."""
         version = self._shards.folder.version(ROOT)
         if version is None or self._seen.get(ROOT) != version:
-            if self._is_replaced():
-                raise replaced(self._told)
+            if error := self._what_happened():
+                raise error
             self._seen[ROOT] = version
 
-    def _is_replaced(self) -> bool:
-        """Whether a store of other cells is there; of none, or a damaged one, that is not known."""
-        with suppress(InputError):
-            root = read_root(self._shards.folder.path, MAKER)
-            return root.intact and str(root.attributes.get(IDENTITY)) != self._shards.sweep
-        return False
+    def _what_happened(self) -> InputError | None:
+        """Return the error of a store that is not there any more, or of other cells.
+
+        Of a damaged one that is not known.
+        """
+        folder = self._shards.folder
+        try:
+            root = read_root(folder.path, MAKER)
+        except InputError:
+            return gone(self._told) if folder.get(ROOT) is None else None
+        other = root.intact and str(root.attributes.get(IDENTITY)) != self._shards.sweep
+        return replaced(self._told) if other else None
 
     def _fetched(self, key: str, there: list[int]) -> bytes:
         """Return a whole file of a bucket: to compare it, and then read of it, is one transfer."""
