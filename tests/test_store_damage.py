@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import shutil
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -194,6 +195,24 @@ def test_a_store_without_checksums_is_not_read_unless_told(whole, tmp_path):
     with pytest.raises(InputError, match="has no checksums"):
         kvsweep.open_results(copy)
     assert kvsweep.open_results(copy, verify=False)["steps"].equals(ds["steps"])
+    before = tree(copy)
+    for more in ({}, {"extend": True}, {"shard": "1/2"}):
+        with pytest.raises(InputError, match="has no checksums"):
+            kvsweep.run(whole[0], out=copy, workers=1, **more)
+    assert tree(copy) == before
+
+
+def test_a_copy_by_another_program_is_left_as_it_is(whole, tmp_path):
+    """Its cells were simulated again and written over, with arrays that were added beside them."""
+    copy = tmp_path / "c.zarr"
+    with warnings.catch_warnings(action="ignore"):  # of Zarr's, of texts
+        whole[2].to_zarr(copy)
+    before = tree(copy)
+    with pytest.raises(InputError, match="has no checksums"):
+        kvsweep.run(whole[0], out=copy, workers=1)
+    with pytest.raises(InputError, match=r"another program laid out its arrays; xarray\.open_zarr"):
+        kvsweep.open_results(copy, verify=False)
+    assert tree(copy) == before
 
 
 @pytest.mark.parametrize("name", ["steps/zarr.json", "steps/c/0/0/0", "record"])

@@ -165,13 +165,24 @@ def _results(path: Where, root: Root, verify: bool) -> xr.Dataset:
     from kvsweep.store.named import named
     from kvsweep.store.verified import VerifiedStore
 
-    shards = Shards.of(storage(_wherever(path)), root)
+    shards = _shards(path, root)
     records = shards.records()
     if verify:
         _refuse(path, list(_lost(shards, records)))
     arrays = {name: from_document(name, root.arrays[name]) for name in shards.arrays}
     store = VerifiedStore(shards, arrays, records, compare=verify, told=path)
     return named(_opened(store), store.details)
+
+
+def _shards(path: Where, root: Root) -> Shards:
+    try:
+        return Shards.of(storage(_wherever(path)), root)
+    except (LookupError, TypeError, ValueError) as error:
+        if root.sealed:
+            raise
+        raise InputError(
+            f"{path}: another program laid out its arrays; xarray.open_zarr reads it as it is"
+        ) from error
 
 
 def _wherever(path: Where) -> Where:

@@ -20,7 +20,7 @@ from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root, encoded
 from kvsweep.store.places import filled, storage
-from kvsweep.store.refusals import FORMAT, damage, read_store
+from kvsweep.store.refusals import FORMAT, MAKER, damage, read_store, refuse_unsealed
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -167,6 +167,7 @@ def _open(
 ) -> Store:
     """Open a store of these attributes; its metadata are made what they must be, or taken so."""
     root = read_store(path)
+    refuse_unsealed(path, root, f"{MAKER} --overwrite")  # another program's, who may want it
     _check_same(path, root, attributes, base_dir)
     if root.intact:
         attributes = attributes | recorded(root.attributes) | _told_by(root.attributes)
