@@ -305,9 +305,13 @@ def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:
 
 
 def _told_as(own: xr.DataArray, quantile: xr.DataArray | None) -> xr.DataArray:
-    """Return a variable; the view of a quantile that stores have with that quantile's words."""
-    is_view = quantile is not None and "quantile of" in str(own.attrs.get("long_name", ""))
-    return own.assign_attrs(quantile.attrs) if quantile is not None and is_view else own
+    """Return a variable; the view of a quantile that stores have with that quantile's name.
+
+    Its units are its own: somebody may have assigned it in others.
+    """
+    if quantile is None or "quantile of" not in str(own.attrs.get("long_name", "")):
+        return own
+    return own.assign_attrs(long_name=quantile.attrs["long_name"])
 
 
 def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:

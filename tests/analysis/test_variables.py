@@ -205,3 +205,15 @@ def test_nothing_that_is_left_and_what_is_there_twice_are_refused():
             variables.get(part, "preemption_rate")
     with pytest.raises(InputError, match=r"^axis: 'seed' has a value twice"):
         variables.get(xr.concat([ds, ds], "seed"), "preemption_rate")
+
+
+def test_a_quantile_that_was_assigned_in_other_units_keeps_them():
+    """Seconds were drawn, printed and compared as milliseconds."""
+    ds = h8(2)
+    view = ds["ttft_ms"].sel(quantile=0.99, drop=True)
+    own = view.copy(data=view.values / 1000)
+    own.attrs = {"units": "s", "long_name": "0.99 quantile of time to first token"}
+    found = variables.get(ds.assign(ttft_p99_ms=own), "ttft_p99_ms")
+    assert found.attrs == {"units": "s", "long_name": LONG_NAME.replace("95", "99")}
+    with pytest.raises(InputError, match="'ttft_p99_ms' is in ms in A and in s in B"):
+        kvsweep.compare(ds, ds.assign(ttft_p99_ms=own), "ttft_p99_ms")
