@@ -382,6 +382,7 @@ def test_a_tier_and_unequal_instances_are_told_where_there_are_any():
     assert not {"cpu_hit_rate", "fairness_instances"} & set(summary_text(ds).split())
     used = ds.assign(offloads=plain + 5, fairness_instances=plain + 0.3)
     assert {"cpu_hit_rate", "fairness_instances", "0.3"} <= set(summary_text(used).split())
+    assert "cpu_hit_rate" in summary_text(used.drop_vars("offloads"))
 
 
 def test_a_summary_of_a_design_has_its_parameters():

@@ -490,3 +490,27 @@ def test_where_no_cell_has_numbers_there_are_no_others_to_speak_of():
     ds["status"].values[:] = ["failed", "failed"]
     (warning,) = find_warnings(cells_of(ds))
     assert str(warning) == "none of 2 cells has numbers (2 failed)"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda ds: ds.transpose(),
+        lambda ds: ds.isel(instance=0),
+        lambda ds: ds.drop_vars("peak_blocks"),
+        lambda ds: ds.assign(queue_growth=ds["queue_growth"].transpose()),
+    ],
+)
+def test_parts_of_a_dataset_and_other_orders_of_its_axes_have_the_same_warnings(part):
+    """Of those all but the whole in its order ended with errors of NumPy's and xarray's."""
+    growth = np.zeros((3, 4))
+    growth[2] = 0.9
+    dims, cells = ("rate", "seed"), dict.fromkeys(("injected", "completed"), 1000.0)
+    columns = {name: (dims, np.full((3, 4), value)) for name, value in cells.items()}
+    columns |= {"queue_growth": (dims, growth), "makespan_s": (dims, np.full((3, 4), 60.0))}
+    columns["peak_blocks"] = ((*dims, "instance"), np.full((3, 4, 1), 5.0))
+    columns["status"] = (dims, np.full((3, 4), "ok", object))
+    ds = xr.Dataset(columns, coords={"rate": [1, 2, 4], "seed": [0, 1, 2, 3]})
+    whole = find_warnings(cells_of(ds))
+    assert (whole[0].kind, whole[0].cells, whole[0].worst) == ("queue-growth", 4, {"rate": 4})
+    assert find_warnings(cells_of(part(ds)))[0] == whole[0]

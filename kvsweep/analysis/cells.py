@@ -134,16 +134,21 @@ def _variable(ds: xr.Dataset, name: str, ok: xr.DataArray) -> NDArray[np.float64
     """Read a variable; the dataset does not keep what it was stored as."""
     from kvsweep.store import load
 
-    found: NDArray[np.float64] = variables.get(load(ds.copy(), name), name, ok).values
+    array = variables.get(load(ds.copy(), name), name, ok)
+    found: NDArray[np.float64] = array.transpose(*ok.dims, ..., missing_dims="ignore").values
     return found
 
 
 def _instances(ds: xr.Dataset, ok: xr.DataArray) -> NDArray[np.int64]:
     """Count the instances that each cell has a number of; (grid).
 
-    None are kept: of a million cells with four instances all are 32 MB.
+    None are kept: of a million cells with four instances all are 32 MB. Of a part of a dataset that
+    does not tell them, as of one instance, it is one.
     """
+    if "peak_blocks" not in ds or "instance" not in ds["peak_blocks"].dims:
+        return ok.values.astype(np.int64)
     found = np.zeros(ok.shape, np.int64)
-    for place, values in variables.in_parts(ds["peak_blocks"], ok.dims):
+    peaks = ds["peak_blocks"].transpose(*ok.dims, "instance", missing_dims="ignore")
+    for place, values in variables.in_parts(peaks, ok.dims):
         found[place] = (values >= 0).sum(axis=-1)
     return np.where(ok.values, found, 0)

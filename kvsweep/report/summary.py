@@ -105,7 +105,7 @@ def _headlines(ds: xr.Dataset, main: str | None) -> list[dict[str, Any]]:
 def _tells(ds: xr.Dataset, name: str) -> bool:
     """Leave out what is the same in most sweeps: no CPU tier, instances with equal shares."""
     if name == "cpu_hit_rate":
-        return bool((variables.get(ds, "offloads") > 0).any())
+        return "offloads" not in ds or bool((variables.get(ds, "offloads") > 0).any())
     if name == "fairness_instances":
         return bool((variables.get(ds, name) < EVEN).any())
     return True
