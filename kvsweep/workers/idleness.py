@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 # Seconds of silence after which a worker is not counted on. They are heard of at least every other
 # second, whatever they compute.
 SILENT_AFTER = 10.0
-# Seconds between two looks at who is heard of.
+# Seconds between two looks at who is heard of, and that one may take to say what it does.
 LISTEN_EVERY = 1.0
+ASK_FOR = 5.0
 PAUSED = "paused by Dask, as its memory is near its limit (--memory-limit of `dask worker`)"
 BUSY = "busy with other tasks"
 # Workers named in one line, of those that are not used for the same reason.
@@ -115,7 +116,10 @@ class Idleness:
         waited = now - self._since
         self._listen(now)
         if self._most is not None and waited >= self._most and not self._any_to_come():
-            raise InputError(f"{pool.where}: no worker {self._why_none(self._most)}")
+            self._listened = None  # what they did a second ago does not decide
+            self._listen(now)
+            if not self._any_to_come():
+                raise InputError(f"{pool.where}: no worker {self._why_none(self._most)}")
         awaited = pool.what_is_awaited()
         for why in (BUSY, PAUSED):
             these = [address for address, found in self._away.items() if found == why]
@@ -132,15 +136,30 @@ class Idleness:
         if some and (self._listened is None or now - self._listened >= LISTEN_EVERY):
             self._listened = now
             self._away = self._heard.away(now, SILENT_AFTER)
-            workers = self._pool.workers
-            unasked = {a for a, worker in workers.items() if not worker.asked}
-            self._away |= dict.fromkeys(self._heard.full & unasked, BUSY)
+            self._away |= dict.fromkeys(self._kept_waiting(self._heard.full), BUSY)
+
+    def _kept_waiting(self, full: set[str]) -> set[str]:
+        """Return the workers that are to answer, all of whose threads are at something else."""
+        workers = self._pool.workers
+        asked = {a: workers[a].answer for a in full if a in workers}
+        keys = {answer.key: address for address, answer in asked.items() if answer is not None}
+        if not keys:
+            return set()
+        client = self._pool.client
+        try:
+            stacks = client.sync(
+                client.scheduler.call_stack, keys=list(keys), callback_timeout=ASK_FOR
+            )
+        except Exception:  # of many types; what they do is not known then
+            return set()
+        begun = {key for found in stacks.values() for key in found}
+        return {address for key, address in keys.items() if key not in begun}
 
     def _any_to_come(self) -> bool:
         """Whether a worker is to answer yet, or loads the kernel, however long that takes."""
         return any(
             not worker.refused
-            and self._away.get(address) != PAUSED
+            and self._away.get(address) not in (PAUSED, BUSY)
             and (worker.asked or address not in self._away)
             for address, worker in self._pool.workers.items()
         )

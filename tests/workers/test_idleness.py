@@ -18,6 +18,9 @@ class Answer:
 
     status = "pending"
 
+    def __init__(self, key):
+        self.key = key
+
     def done(self):
         return self.status != "pending"
 
@@ -35,7 +38,8 @@ class Scheduler:
         self.heard = {}
         self.asked = {}
         self.status = "running"
-        self.counts = {}
+        self.counts, self.begun = {}, False
+        self.scheduler, self.call_stack = self, None
         self.told = []
 
     def nthreads(self):
@@ -45,8 +49,11 @@ class Scheduler:
         about = {"status": self.status, "nthreads": 1, "metrics": {"task_counts": self.counts}}
         return {"workers": {name: about | {"last_seen": at} for name, at in self.heard.items()}}
 
+    def sync(self, function, *, keys, callback_timeout):
+        return {"a worker": {key: () for key in keys if self.begun}}
+
     def submit(self, function, *args, key, workers, priority, pure):
-        self.asked[workers[0]] = Answer()
+        self.asked[workers[0]] = Answer(key)
         return self.asked[workers[0]]
 
 
@@ -214,17 +221,21 @@ def test_who_has_another_trace_is_not_used(lasts, scheduler):
     assert "worker worker is not used: trace.csv: has another content there" in scheduler.told
 
 
-@pytest.mark.parametrize("answers", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("loads", [False, True])
 def test_whose_threads_others_have_is_not_waited_for_and_the_user_is_told(
-    lasts, scheduler, answers
+    lasts, scheduler, loads, begun
 ):
     """As in a task that itself runs a sweep by its only worker: the question waits behind it."""
-    scheduler.heard, scheduler.counts = {"busy": 0.0}, {"executing": 1, "ready": 1}
-    lasts(5)
-    assert scheduler.told == ["here: waiting for busy: busy with other tasks"]
-    if answers:
+    scheduler.heard = {"busy": 0.0}
+    lasts(1, needs=NEEDS)
+    if loads:
         scheduler.asked["busy"].give(own_answer())
-        lasts(600)
-    else:
-        with pytest.raises(InputError, match="for 5 s: busy: busy with other tasks"):
-            lasts(1)
+    scheduler.counts, scheduler.begun = {"executing": 1, "ready": 1}, begun
+    if begun:
+        lasts(600, needs=NEEDS)
+        return
+    lasts(4, needs=NEEDS)
+    assert scheduler.told[-1] == "here: waiting for busy: busy with other tasks"
+    with pytest.raises(InputError, match="for 5 s: busy: busy with other tasks"):
+        lasts(1)
