@@ -40,7 +40,7 @@ def cache_root() -> Path | None:
     """Return the folder that the user, or the system, has for kvsweep's caches; None if none."""
     for name in ("KVSWEEP_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
         if given := os.environ.get(name):
-            return Path(given).absolute()
+            return Path(os.path.expanduser(given)).absolute()  # images and pods leave the ~
     try:
         return Path.home() / ".cache"
     except RuntimeError:  # a user without an entry in the password file

@@ -212,3 +212,9 @@ def test_another_function_is_compiled_without_waiting(functions, folder, monkeyp
         assert run(thrice) == (21, False)
     finally:
         compiling._turn.end()
+
+
+def test_a_tilde_that_no_shell_replaced_is_the_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KVSWEEP_CACHE_DIR", "~/kernels")
+    assert _cache.cache_root() == tmp_path / "kernels"
