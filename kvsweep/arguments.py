@@ -72,6 +72,11 @@ def _made_by(module: str, name: str) -> Callable[[Any], bool]:
     return fits
 
 
+def _is_panel(value: Any) -> bool:
+    # Of polar ones, of maps and in three dimensions there is no place for what is drawn.
+    return _made_by("matplotlib.axes", "Axes")(value) and value.name == "rectilinear"
+
+
 def _is_explored(value: Any) -> bool:
     return ARGUMENTS["sweep"].fits(value) or ARGUMENTS["ds"].fits(value)
 
@@ -126,7 +131,7 @@ ARGUMENTS: dict[str, Kind] = {
         "what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")
     ),
     "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
-    "ax": Kind("a panel of Matplotlib's", _made_by("matplotlib.axes", "Axes")),
+    "ax": Kind("a rectilinear panel of Matplotlib's", _is_panel),
     "size": Kind(
         "two numbers, the width and height in inches",
         lambda value: _is_list(value, _is_number) and len(value) == 2,

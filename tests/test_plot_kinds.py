@@ -788,3 +788,12 @@ def test_no_figure_of_a_measure_that_is_zero_has_room_for_less():
         assert -0.2 < low <= 0.0
         assert 1.0 <= high < 1.2
     assert heatmap.images[0].norm.vmin == 0.0
+
+
+@pytest.mark.parametrize("projection", ["polar", "3d"])
+def test_a_panel_without_straight_axes_is_refused(projection):
+    """It had a KeyError of Matplotlib's, and half of a figure in it."""
+    panel = Figure().add_subplot(projection=projection)
+    with pytest.raises(InputError, match=r"^ax: expected a rectilinear panel of Matplotlib's, got"):
+        plot.plot_curve(h8(3), "ttft_p99_ms", "gpu_blocks", ax=panel)
+    assert not panel.lines
