@@ -16,7 +16,7 @@ from kvsweep.gpu.torch_kit import EPSILON, Kit
 from kvsweep.gpu.torch_latent import LatentAttention
 from kvsweep.gpu.torch_layout import lay_out
 from kvsweep.gpu.torch_linear import matrix
-from kvsweep.gpu.torch_scan import lay_out_states
+from kvsweep.gpu.torch_state_layout import lay_out_states
 from kvsweep.gpu.torch_states import StateMixer
 from kvsweep.sizing.states import FULL, STATE
 

@@ -7,7 +7,8 @@ from typing import Any
 from kvsweep.gpu.state_layers import Mamba
 from kvsweep.gpu.torch_kit import Kit
 from kvsweep.gpu.torch_linear import Linear
-from kvsweep.gpu.torch_scan import SCANS, StateLayout, coefficients, fresh_states
+from kvsweep.gpu.torch_scan import SCANS
+from kvsweep.gpu.torch_state_layout import StateLayout, coefficients, fresh_states
 
 
 class StateMixer:

@@ -26,7 +26,7 @@ from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
 from kvsweep.gpu.torch_layer import HeadStack, Layer, LayerStack, draw_inputs  # noqa: E402
 from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
 from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
-from kvsweep.gpu.torch_scan import lay_out_states  # noqa: E402
+from kvsweep.gpu.torch_state_layout import lay_out_states  # noqa: E402
 from kvsweep.gpu.torch_states import StateMixer  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -15,14 +15,13 @@ from kvsweep.gpu.state_layers import Mamba, chunks_of
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
 
+from kvsweep.gpu.torch_chunks import in_chunks  # noqa: E402
 from kvsweep.gpu.torch_kit import build_kit  # noqa: E402
-from kvsweep.gpu.torch_scan import (  # noqa: E402
-    SCANS,
+from kvsweep.gpu.torch_scan import SCANS, find_scan  # noqa: E402
+from kvsweep.gpu.torch_state_layout import (  # noqa: E402
     States,
     coefficients,
-    find_scan,
     fresh_states,
-    in_chunks,
     lay_out_states,
 )
 from kvsweep.gpu.torch_states import StateMixer  # noqa: E402
