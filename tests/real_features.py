@@ -40,6 +40,14 @@ def times_of_states():
     return {"beta": list(found.beta), "memory": list(found.memory)}
 
 
+def presets_of_states():
+    """Return a preset of computed times of the model with states, and that of `LAYERS`."""
+    found = times_of_states()
+    preset = load_preset(PRESETS[CARD], Path())
+    preset = preset.model_copy(update={key: tuple(found[key]) for key in ("beta", "memory")})
+    return preset, load_preset(str(LAYERS), Path())
+
+
 @functools.cache
 def runs(name, layers=False):
     """Return the runs of `documents`, `documents-tier`, `drafts` or `states`.
@@ -142,10 +150,7 @@ def state_rows():
 
     Beside what was measured: by computed times, and by those of `LAYERS`.
     """
-    found = times_of_states()
-    preset = load_preset(PRESETS[CARD], Path())
-    preset = preset.model_copy(update={key: tuple(found[key]) for key in ("beta", "memory")})
-    presets = preset, load_preset(str(LAYERS), Path())
+    presets = presets_of_states()
     return [rung(run, *presets) for run in goldens.load("states-ladder", CARD)["runs"]]
 
 

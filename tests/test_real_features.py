@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import real_features
 from click.testing import CliRunner
-from real_gpus import LARGE, SAME
+from real_gpus import LARGE, SAME, predicted
 
 from kvsweep.cli import commands
 
-PAGE = (Path(__file__).parents[1] / "docs" / "validation-features.md").read_text()
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "validation-features.md").read_text()
 WORDS = " ".join(PAGE.split())
 
 
@@ -113,3 +114,23 @@ def test_steps_of_prompts_of_2000_tokens_took_what_the_page_says_on_average():
     took = np.diff(run["steps"]["ended_us"]) / 1e3
     full = np.array(run["steps"]["prefill"])[1:] >= LARGE
     assert f"took {took[full].mean():.0f} ms" in WORDS
+
+
+def test_steps_of_prompts_took_so_much_longer_on_average_as_all_pages_say():
+    ratios = []
+    for run in goldens.load("states-ladder", "h200")["runs"]:
+        steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
+        full = steps["prefill"][1:] >= LARGE
+        if not full.any() or (run["prompt_tokens"], run["requests"]) == (2000, 16):
+            continue
+        took = np.diff(steps["ended_us"])[full].mean()
+        presets = real_features.presets_of_states()
+        ratios.append([took / predicted(steps, each)[1:][full].mean() for each in presets])
+    assert len(ratios) == 4
+    computed, layers = (
+        f"{100 * (min(part) - 1):.0f} to {100 * (max(part) - 1):.0f} % longer"
+        for part in zip(*ratios, strict=True)
+    )
+    assert f"took on average {computed} than computed, and {layers} than the layers" in WORDS
+    for page in ("memory.md", "presets.md"):
+        assert f"**prompts took {computed}**" in (DOCS / page).read_text()

@@ -246,7 +246,7 @@ def states_text(scenario: Scenario, folder: Path) -> str | None:
         return None
     return (
         "step times are computed; of the one model with states that was measured, prompts took 14 "
-        "to 48 % longer"
+        "to 27 % longer"
     )
 
 

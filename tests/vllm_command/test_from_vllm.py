@@ -686,7 +686,7 @@ def test_a_model_with_a_short_name_hides_no_option(tmp_path, monkeypatch):
 def test_step_times_of_a_model_with_states_are_computed_and_said_to_be():
     found = answer(Question((NEXT,), gpu="h100"))
     assert found.scenario.latency.memory[2] > found.scenario.latency.memory[1]
-    longer = "prompts took 14 to 48 % longer"
+    longer = "prompts took 14 to 27 % longer"
     assert any(note.endswith(longer) for note in found.notes)
     assert not any(note.endswith(longer) for note in of_states().notes)
 
