@@ -166,11 +166,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
-def _settle(inp, ws, out, lane, inst, tally, index):
-    """Process the outputs of the oldest batch at its end, then what else it reports."""
-    engine = ws.engines[index]
-    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-    engine["settles"] = 0
+def _process(inp, ws, out, lane, inst, tally, index, engine):
+    """Process the outputs of the oldest batch, of those who are counted first."""
     if lane["drafts"] > 0:
         release_owed(ws, lane, inst, engine)
     if lane["stages"]:
@@ -178,6 +175,15 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     else:
         process_counted(inp, ws, out, lane, inst, tally, index, engine)
     process_outputs(inp, ws, out, lane, inst, tally, index, engine)
+
+
+@leaf
+def _settle(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the oldest batch at its end, then what else it reports."""
+    engine = ws.engines[index]
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    engine["settles"] = 0
+    _process(inp, ws, out, lane, inst, tally, index, engine)
     told = 0
     if lane["role"] == DECODE:
         told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
