@@ -35,9 +35,8 @@ from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import may_join, may_plan
-from .planning import is_sure, plan, plan_one, planned_blocks, planned_tokens
-from .short_of_blocks import bring_up, keep_served, take_by_counts, take_one_by_one
-from .slots import groups_of
+from .planning import is_sure, plan, plan_one, planned_tokens
+from .short_of_blocks import bring_up, keep_served, take_by_counts, take_one_by_one, take_to_verify
 from .states import keeps_states, tables_of
 from .tables import cache_known
 
@@ -132,8 +131,6 @@ def _may_go_on(ws, lane, inst, engine, count):
     """Return whether there are budget and room for so many; maybe blocks for all."""
     tokens = count * (1 + lane["drafts"])
     fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
-    if lane["drafts"] > 0:
-        fits = fits and planned_blocks(ws, inst, engine) * groups_of(lane) <= inst["free"]
     if keeps_states(lane):
         taken = blocks_needed(ws, lane, inst, engine, this_phase(lane, inst)) * tables_of(lane)
         fits = fits and taken <= inst["free"]
@@ -149,7 +146,10 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
     phase = this_phase(lane, inst)
     taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
     if lane["drafts"] > 0:
-        take(ws, inst, taken)
+        if taken <= inst["free"]:
+            take(ws, inst, taken)
+        else:
+            take_to_verify(inp, ws, out, lane, inst, tally, index, engine)
         return
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine, phase)
@@ -203,7 +203,7 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     plan_ahead(inp, ws, lane, inst, tally, engine)
     ending, spared = np.int64(0), np.int64(0)
     if lane["async_scheduling"]:
-        if lane["role"] == DECODE and lane["drafts"] == 0:
+        if lane["role"] == DECODE:
             keep_served(inp, ws, lane, inst, tally, engine)
         first, last, _ = find_due(ws, inst)
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)

@@ -107,6 +107,16 @@ def is_sure(lane, state):
 
 
 @leaf
+def blocks_wanted(lane, state):
+    """Return the blocks of each group that a request, up to date, takes in this step."""
+    needs = np.int64(0)
+    if not is_sure(lane, state):
+        lacking = places_at(lane, np.int64(state["known"])) - state["room"]
+        needs = max(lacking + lane["block_size"] - 1, 0)
+    return full_blocks(lane, needs)
+
+
+@leaf
 def _place(inst, engine):
     """Return the place of this step in the plan of blocks; the one before it is of the last."""
     return engine["plan_lo"] + 1 + inst["step"] + HORIZON - engine["planned"]
@@ -183,7 +193,7 @@ def plan_one(inp, ws, lane, inst, engine, request, state):
     needs = places_at(lane, known) - state["room"] + lane["block_size"] - 1
     if is_sure(lane, state):
         needs = np.int64(0)
-    ws.plans[place] += full_blocks(lane, max(needs, 0))
+    ws.plans[place] += blocks_wanted(lane, state)
     _add_blocks(ws, lane, place + 1, _most_with_blocks(ws, lane, unfinished, most, wanted), needs)
     if lane["context"]:
         _add_tokens(ws, place + PART, most)

@@ -14,6 +14,7 @@ from .due import blocks_needed, catch_up, is_served, phase_of, this_phase
 from .inside import leave_inside
 from .leavers import discharge
 from .leaving import begin_turns, end_turns, leave_in_turn
+from .planning import blocks_wanted, plan
 from .slots import groups_of
 from .tables import cache_known, watch_windows
 from .walking import preempt
@@ -43,7 +44,8 @@ def _count_last_no_more(inp, ws, lane, inst, tally, engine):
     discharge(inp, ws, lane, inst, engine, state, s, True)
     bring_up(inp, ws, lane, inst, tally, engine, place)
     ws.due[place] = IDLE
-    ws.phases[phase_of(lane, inst, state)] -= 1
+    if lane["drafts"] == 0:
+        ws.phases[phase_of(lane, inst, state)] -= 1
     engine["counted"] -= 1
     engine["context"] -= state["computed"]
     leave_inside(lane, inst, state)
@@ -54,13 +56,16 @@ def _count_last_no_more(inp, ws, lane, inst, tally, engine):
 
 @leaf
 def keep_served(inp, ws, lane, inst, tally, engine):
-    """Count no more who lacks a block, nor those behind, where nobody in flight is a victim."""
+    """Count no more who lacks a block, nor those behind, where nobody in flight is a victim.
+
+    With drafts nobody: to find who lacks them, and to plan anew, took as long.
+    """
     takes = this_phase(lane, inst)
     if blocks_needed(ws, lane, inst, engine, takes) <= inst["free"]:
         return
     left = np.int64(inst["free"])
     position = np.int64(0)
-    while position < engine["counted"] and left >= 0:
+    while lane["drafts"] == 0 and position < engine["counted"] and left >= 0:
         state = ws.states[engine["state_lo"] + ws.running[inst["run_lo"] + position]]
         left -= phase_of(lane, inst, state) == takes and is_served(lane, inst, state)
         position += left >= 0
@@ -92,6 +97,23 @@ def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
         served += more
         _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
     take(ws, inst, (blocks_needed(ws, lane, inst, engine, phase) - served) * groups_of(lane))
+
+
+@leaf
+def take_to_verify(inp, ws, out, lane, inst, tally, index, engine):
+    """Do the same where each verifies drafts, and plan the next steps of who is left anew."""
+    position = np.int64(0)
+    while position < engine["counted"]:
+        r = ws.running[inst["run_lo"] + position]
+        state = ws.states[engine["state_lo"] + r]
+        catch_up(inp, ws, lane, inst, tally, engine, r)
+        needs = blocks_wanted(lane, state) * groups_of(lane)
+        while position < engine["counted"] and needs > inst["free"]:
+            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+        if position < engine["counted"]:
+            take(ws, inst, needs)
+        position += 1
+    plan(inp, ws, lane, inst, engine)
 
 
 @leaf
