@@ -112,7 +112,7 @@ def blocks_wanted(lane, state):
     needs = np.int64(0)
     if not is_sure(lane, state):
         lacking = places_at(lane, np.int64(state["known"])) - state["room"]
-        needs = max(lacking + lane["block_size"] - 1, 0)
+        needs = max(lacking + lane["block_size"] - 1, needs)
     return full_blocks(lane, needs)
 
 
