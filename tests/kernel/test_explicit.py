@@ -499,3 +499,36 @@ def test_a_prompt_that_leaves_no_room_to_verify_drafts_is_dropped_where_it_is_pu
     assert found == RequestStatus.DROPPED_UNSERVABLE
     assert told == "the longest needs 6 blocks (50 tokens), cluster.decode_gpu_blocks is 5"
     assert status(49, 6)[0] == RequestStatus.COMPLETED
+
+
+def _short_of_blocks(rng):
+    """Return a trace of roles, asynchronous, with many who decode in a pool that is too small."""
+    size = rng.choice((2, 4, 8))
+    rows = []
+    for i in range(24):
+        row = {"id": i, "arrival_us": rng.choice((0, 0, 3000)), "prompt": [[100 * i, 9]]}
+        rows.append(row | {"output": [10_000 + 100 * i, rng.randrange(2, 60)]})
+    for i in rng.sample(range(12, 24), 4):  # who asks for what another decodes
+        rows[i] |= {"prompt": [*rows[i - 12]["prompt"], rows[i - 12]["output"]]}
+        rows[i]["arrival_us"] = rng.randrange(3000, 20_000)
+    rows.sort(key=lambda row: row["arrival_us"])
+    rows = [row | {"id": i} for i, row in enumerate(rows)]
+    scenario = {
+        "engine": {"max_num_seqs": 24, "max_num_batched_tokens": 512, "async_scheduling": True},
+        "cache": {"block_size": size, "gpu_blocks": rng.choice((200, 400)) // size},
+        "cluster": {
+            "prefill_instances": 1,
+            "decode_instances": 1,
+            "prefill_gpu_blocks": 4000 // size,
+            "kv_transfer_bandwidth": 10.0,
+        },
+        "latency": {"beta": [100, 1, 7], "window": rng.choice(([], [5, 3, 0]))},
+    }
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+
+
+def test_who_misses_a_schedule_stays_counted():
+    """Where blocks lack and nobody in flight is a victim those behind are a step behind (R14.5)."""
+    traces = [_short_of_blocks(random.Random(f"missed/{seed}")) for seed in range(30)]
+    assert count_who_notes_fewer(traces) > 20  # their late tokens are noted together
+    assert all(list(twin.differences(trace)) == [] for trace in traces[:10])

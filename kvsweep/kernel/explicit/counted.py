@@ -15,7 +15,6 @@ import numpy as np
 from ..._jit import leaf
 from ...records import DECODE, PREFILL
 from ..scheduling.preempt import victim_is_last
-from ..time.arrivals import tell_end
 from ..time.calendar import IDLE, find_due
 from .batches import drop_entry, give_entry
 from .block_records import take
@@ -27,16 +26,21 @@ from .due import (
     next_due,
     phase_of,
     served,
-    tells,
     this_phase,
 )
-from .endings import end_some
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import may_join, may_plan
-from .planning import is_sure, plan, plan_one, planned_tokens
-from .short_of_blocks import bring_up, keep_served, take_by_counts, take_one_by_one, take_to_verify
+from .missed import misses_this
+from .planning import is_sure, plan, plan_one
+from .short_of_blocks import (
+    bring_up,
+    take_by_counts,
+    take_in_flight,
+    take_one_by_one,
+    take_to_verify,
+)
 from .states import keeps_states, tables_of
 from .tables import cache_known
 
@@ -91,7 +95,7 @@ def _join(inp, ws, lane, inst, engine):
 @leaf
 def join(inp, ws, lane, inst, engine):
     """Count those who decode from now on, if there is anybody to count."""
-    if engine["counted"] < inst["running"]:
+    if engine["counted"] < inst["running"] and engine["missed"] == 0:
         _join(inp, ws, lane, inst, engine)
 
 
@@ -119,8 +123,9 @@ def stand_down(inp, ws, lane, inst, tally, engine):
         ws.due[place] = IDLE
     if lane["async_scheduling"]:
         for position in range(engine["counted"] - 1, -1, -1):
-            r = ws.running[inst["run_lo"] + position]
-            give_entry(ws, lane, engine, engine["state_lo"] + r)
+            s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+            if ws.states[s]["flight"] > 0:
+                give_entry(ws, lane, engine, s)
     if lane["drafts"] == 0:
         forget_phases(ws, lane, inst)
     engine["counted"] = 0
@@ -131,7 +136,8 @@ def _may_go_on(ws, lane, inst, engine, count):
     """Return whether there are budget and room for so many; maybe blocks for all."""
     tokens = count * (1 + lane["drafts"])
     fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
-    if keeps_states(lane):
+    fenced = lane["role"] == DECODE and lane["async_scheduling"] and lane["drafts"] > 0
+    if fenced or keeps_states(lane):
         taken = blocks_needed(ws, lane, inst, engine, this_phase(lane, inst)) * tables_of(lane)
         fits = fits and taken <= inst["free"]
     return fits
@@ -154,6 +160,8 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine, phase)
         take(ws, inst, taken)
+    elif lane["role"] == DECODE and lane["async_scheduling"]:
+        take_in_flight(inp, ws, out, lane, inst, tally, index, engine, spared)
     elif spared > 0 or lane["windows"] != 0:
         take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
     else:
@@ -168,6 +176,11 @@ def _charge(ws, lane, inst, tally, engine):
     width = 1 + lane["drafts"]
     in_window = counted_inside(ws, lane, inst, engine)
     count, context, in_window, measured = served(ws, lane, inst, engine, in_window)
+    if misses_this(lane, inst, engine):
+        count -= engine["missed"]
+        context -= engine["missed_context"]
+        in_window -= engine["missed_inside"]
+        measured -= engine["missed_measured"]
     tokens = count * width
     inst["decode_tokens"] += tokens
     inst["decode_context"] += context
@@ -203,8 +216,6 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     plan_ahead(inp, ws, lane, inst, tally, engine)
     ending, spared = np.int64(0), np.int64(0)
     if lane["async_scheduling"]:
-        if lane["role"] == DECODE:
-            keep_served(inp, ws, lane, inst, tally, engine)
         first, last, _ = find_due(ws, inst)
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
@@ -215,36 +226,3 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
             _cache_filled(inp, ws, lane, inst, tally, engine)
     else:
         stand_down(inp, ws, lane, inst, tally, engine)
-
-
-@leaf
-def announce_counted(inp, ws, lane, inst, tally, engine, end):
-    """Tell of those counted who will have all their tokens with this batch, at its `end`."""
-    if engine["plain"] > 0:
-        first, last, _ = find_due(ws, inst)
-        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
-            r = ws.running[place]
-            state = ws.states[engine["state_lo"] + r]
-            request = inp.requests[lane["request_lo"] + r]
-            if ws.due[place] == inst["step"] and tells(lane, request, state):
-                tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
-                if lane["async_scheduling"]:
-                    state["sure"] = state["limit"]
-                    ws.due[place] += 1
-
-
-@leaf
-def process_counted(inp, ws, out, lane, inst, tally, index, engine):
-    """Give each who is counted its token of the batch that has just ended."""
-    if engine["counted"] > 0:
-        step = ws.batches[engine["batch_lo"] + engine["oldest"]]["step"]
-        after = inst["step"]
-        inst["step"] = step + lane["async_scheduling"]  # the schedule that knew of their ends
-        first, last, _ = find_due(ws, inst)
-        engine["even"] += engine["measured"]
-        end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
-        if lane["drafts"] == 0:
-            engine["context"] += engine["counted"]
-        elif lane["context"]:
-            engine["context"] += planned_tokens(ws, inst, engine)
-        inst["step"] = after

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, Event
+from ...records import DECODE, NONE, Event
 from ..time.calendar import leave_running
 from .batches import class_of
 from .due import catch_up, fit, is_last, phase_of
@@ -75,6 +75,8 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
             note(out, lane, tally, index, step, Event.FINISH, r, NONE)
             leave_running(ws, inst, position)
             engine["counted"] -= 1
+            if lane["role"] == DECODE:
+                engine["missed_from"] -= position < engine["missed_from"]
             finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
             last -= 1
         else:

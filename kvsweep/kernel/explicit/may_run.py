@@ -101,6 +101,8 @@ def may_run(inp, ws, lane, inst, engine):
     if engine["queued"] != lane["async_scheduling"] or tries(inp, ws, lane, inst, engine, 0):
         return False
     if lane["async_scheduling"]:
+        if engine["missed"] > 0:
+            return False
         batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
         entries = batch["size"] - batch["skipped"]
         if entries != inst["running"] - engine["counted"] or engine["settles"]:

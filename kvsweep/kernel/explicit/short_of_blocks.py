@@ -6,7 +6,7 @@ Where nothing leaves a window meanwhile, by counts; else in turn.
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import DECODE, NONE
 from ..time.calendar import IDLE
 from .batches import give_entry
 from .block_records import take
@@ -14,10 +14,11 @@ from .due import blocks_needed, catch_up, is_served, phase_of, this_phase
 from .inside import leave_inside
 from .leavers import discharge
 from .leaving import begin_turns, end_turns, leave_in_turn
+from .missed import has_missed, make_up, may_miss, miss
 from .planning import blocks_wanted, plan
 from .slots import groups_of
 from .tables import cache_known, watch_windows
-from .walking import preempt
+from .walking import is_fenced, preempt
 
 
 @leaf
@@ -28,6 +29,8 @@ def bring_up(inp, ws, lane, inst, tally, engine, place):
     state = ws.states[s]
     catch_up(inp, ws, lane, inst, tally, engine, r)
     state["last_token"] = engine["last_end"]
+    if lane["role"] == DECODE and has_missed(engine, place - inst["run_lo"]):
+        make_up(lane, engine, state, r >= lane["warmup"])
     request = inp.requests[lane["request_lo"] + r]
     cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
     if state["computed"] - state["flight"] >= state["release_at"]:
@@ -50,27 +53,8 @@ def _count_last_no_more(inp, ws, lane, inst, tally, engine):
     engine["context"] -= state["computed"]
     leave_inside(lane, inst, state)
     engine["measured"] -= r >= lane["warmup"]
-    if lane["async_scheduling"]:
+    if lane["async_scheduling"] and state["flight"] > 0:
         give_entry(ws, lane, engine, s)
-
-
-@leaf
-def keep_served(inp, ws, lane, inst, tally, engine):
-    """Count no more who lacks a block, nor those behind, where nobody in flight is a victim.
-
-    With drafts nobody: to find who lacks them, and to plan anew, took as long.
-    """
-    takes = this_phase(lane, inst)
-    if blocks_needed(ws, lane, inst, engine, takes) <= inst["free"]:
-        return
-    left = np.int64(inst["free"])
-    position = np.int64(0)
-    while lane["drafts"] == 0 and position < engine["counted"] and left >= 0:
-        state = ws.states[engine["state_lo"] + ws.running[inst["run_lo"] + position]]
-        left -= phase_of(lane, inst, state) == takes and is_served(lane, inst, state)
-        position += left >= 0
-    while engine["counted"] > position:
-        _count_last_no_more(inp, ws, lane, inst, tally, engine)
 
 
 @leaf
@@ -97,6 +81,54 @@ def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
         served += more
         _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
     take(ws, inst, (blocks_needed(ws, lane, inst, engine, phase) - served) * groups_of(lane))
+
+
+@leaf
+def _is_last_fenced(ws, lane, inst, engine):
+    """Return whether the last of the running list is in flight, so that it is no victim."""
+    position = inst["running"] - 1
+    if position < engine["counted"]:
+        return engine["late"] != 0 or not has_missed(engine, position)
+    return is_fenced(ws, lane, engine, engine["state_lo"] + ws.running[inst["run_lo"] + position])
+
+
+@leaf
+def _end_walk(inp, ws, lane, inst, tally, engine, served):
+    """Give this step to nobody behind those who took `served` blocks."""
+    takes = this_phase(lane, inst)
+    left = np.int64(served)
+    position = np.int64(0)
+    while position < engine["counted"] and left >= 0:
+        state = ws.states[engine["state_lo"] + ws.running[inst["run_lo"] + position]]
+        left -= phase_of(lane, inst, state) == takes and is_served(lane, inst, state)
+        position += left >= 0
+    if may_miss(ws, lane, inst, engine, position):
+        miss(ws, lane, inst, engine, position)
+    else:
+        while engine["counted"] > position:
+            _count_last_no_more(inp, ws, lane, inst, tally, engine)
+
+
+@leaf
+def take_in_flight(inp, ws, out, lane, inst, tally, index, engine, spared):
+    """Do the same where nobody in flight is a victim: there the walk ends (R14.5).
+
+    Of those who would take a block `spared` do not: they have their last token, and are in flight.
+    """
+    phase = this_phase(lane, inst)
+    served = np.int64(0)
+    fenced = False
+    while not fenced and ws.phases[phase] - spared - served > inst["free"]:
+        more = np.int64(inst["free"])
+        take(ws, inst, more)
+        served += more
+        fenced = _is_last_fenced(ws, lane, inst, engine)
+        if fenced:
+            _end_walk(inp, ws, lane, inst, tally, engine, served)
+        else:
+            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+    if not fenced:
+        take(ws, inst, ws.phases[phase] - spared - served)
 
 
 @leaf

@@ -19,12 +19,14 @@ from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
 from .classes import announce_class, process_class, schedule_class
-from .counted import announce_counted, process_counted, schedule_counted
+from .counted import schedule_counted
+from .counted_batches import announce_counted, process_counted
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
+from .missed import misses_this
 from .run_of_classes import run_classes
 from .settling import process_outputs, release_owed
 from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
@@ -154,7 +156,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         schedule_class(inp, ws, lane, inst, tally, engine)
     else:
         schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
-    schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
+    if not misses_this(lane, inst, engine):
+        schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
     engine["walked"] = engine["plain"] + engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)

@@ -96,7 +96,7 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
 
 
 @leaf
-def _is_fenced(ws, lane, engine, s):
+def is_fenced(ws, lane, engine, s):
     """Return whether a victim must keep its blocks: the step on its way writes to them (R11.6)."""
     fenced = False
     if lane["role"] == DECODE and lane["async_scheduling"]:
@@ -183,7 +183,7 @@ def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, positi
     measured = r >= lane["warmup"]
     while not allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, measured):
         victim = find_victim(inp, ws, lane, inst, position)
-        if _is_fenced(ws, lane, engine, engine["state_lo"] + ws.running[inst["run_lo"] + victim]):
+        if is_fenced(ws, lane, engine, engine["state_lo"] + ws.running[inst["run_lo"] + victim]):
             return False, position, True
         preempt(inp, ws, out, lane, inst, tally, index, engine, victim)
         if victim == position:
