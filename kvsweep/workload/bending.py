@@ -12,7 +12,13 @@ from kvsweep.config.bending import Bends, Clip, Slice
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_KEYS, MAX_REQUESTS, MAX_TIME_US, MAX_TOTAL_US
 from kvsweep.records import NONE
-from kvsweep.workload.chains import at_earliest, chain_ends, in_order, one_behind_the_other
+from kvsweep.workload.chains import (
+    at_earliest,
+    chain_ends,
+    earliest_arrivals,
+    in_order,
+    one_behind_the_other,
+)
 from kvsweep.workload.checks import no_request_between
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.taking import chain_starts, clip_prompts, joined, take
@@ -98,13 +104,16 @@ def _passes(requests: Requests, how: Bends) -> int:
     if how.limit is None:
         return how.loop
     begins = requests.arrival_us[requests.after == NONE]
-    if len(begins) == len(requests) or begins[0] < begins[-1]:
-        return min(how.loop, -(-how.limit // (how.repeat * len(begins))))
-    # Each chain begins again as it ends: the shortest one most often until all have sent enough.
-    lasts = requests.arrival_us[chain_ends(requests)] - begins
-    until = -(-how.limit // len(requests)) * int(lasts.max())
-    most = until // int(lasts.min()) + 1 if lasts.min() > 0 else how.limit
-    return min(how.loop, how.limit, most)
+    # Enough behind each other, as copies that begin later are of chains that begin at once, too.
+    most = -(-how.limit // (how.repeat * len(begins)))
+    if len(begins) < len(requests) and begins[0] == begins[-1]:
+        # Each chain begins again as it ends: the shortest one most often until all have sent
+        # enough. Answers decide, whatever the list has as arrivals of those who wait.
+        lasts = earliest_arrivals(requests)[chain_ends(requests)] - begins
+        until = -(-how.limit // len(requests)) * int(lasts.max())
+        again = until // int(lasts.min()) + 1 if lasts.min() > 0 else how.limit
+        most = max(most, min(how.limit, again))
+    return min(how.loop, most)
 
 
 def _repeat(requests: Requests, how: Bends, rng: Generator) -> Requests:

@@ -450,3 +450,27 @@ def test_a_limit_on_chains_that_begin_together_and_late_keeps_enough_passes():
 def test_a_pass_begins_a_mean_gap_after_the_last_arrival(arrivals, again):
     found = bent(requests_of(range(len(arrivals)), arrivals), loop=2)
     assert found.arrival_us.tolist() == [*arrivals, *again]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "thinks", "loop", "limit", "others"),
+    [
+        # The list has both a second later than answers can make them.
+        ((1_000_000, 1_000_000), (10, 2_000_000), 40, 60, {}),
+        ((2 * 10**9, 2 * 10**9), (2 * 10**9, 2 * 10**9), 30, 30, {"repeat": 2}),
+        ((0, 0), (0, 0), 30, 33, {"repeat": 3, "repeat_spread_s": 0}),
+    ],
+)
+def test_a_limit_of_a_loop_of_chains_is_its_first_requests(arrivals, thinks, loop, limit, others):
+    """Passes were left out: those of the times in the list, and of copies that begin later."""
+    rows = [
+        {"id": i, "arrival_us": at, "prompt": [[i, 4]], "output": [10 + i, 2]}
+        for i, at in enumerate((0, 0, *arrivals, arrivals[-1] + 10))
+    ]
+    for place, (before, think) in enumerate(((0, thinks[0]), (1, thinks[1]), (3, 10)), 2):
+        rows[place] |= {"after": before, "think_us": think}
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    whole = bent(requests, loop=loop, **others)
+    part = bent(requests, loop=loop, limit=limit, **others)
+    assert part.arrival_us.tolist() == whole.arrival_us[:limit].tolist()
+    assert part.prompt_tokens.tolist() == whole.prompt_tokens[:limit].tolist()
