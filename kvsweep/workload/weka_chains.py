@@ -154,8 +154,14 @@ def _chain(
     if len(steps) > MAX_ROUNDS:
         raise InputError(f"{place}: {len(steps)} requests in a session, more than {MAX_ROUNDS}")
     links = [Link(*steps[0], 0.0)]
+    # Of what ran beside each other the last answer counts, not that of what began last.
+    answered: dict[int, float] = {}
     for (before, whose), (call, agent) in pairwise(steps):
-        think = _think(before, call, whose is agent, read)
+        end = before.start if before.end is None else before.end
+        answered[id(whose)] = max(end, answered.get(id(whose), end))
+        same = whose is agent
+        last = answered[id(whose)] if same else max(answered.values())
+        think = _think(before, call, same, last, read)
         if think is None:
             raise InputError(
                 f"{place}: requests[{call.number}]: neither think_time nor the api_time of the "
@@ -166,11 +172,15 @@ def _chain(
     return Chain(links, links[0].call.start)
 
 
-def _think(before: Call, call: Call, same: bool, read: Reading) -> float | None:
-    """Return how long the client waits between two calls, None if that is not known."""
+def _think(before: Call, call: Call, same: bool, last: float, read: Reading) -> float | None:
+    """Return how long the client waits between two calls, None if that is not known.
+
+    `same` says whether both are the session's own or of one subagent, `last` when the last answer
+    that the client may have waited for came: of those calls, or else of all before.
+    """
     think = call.think if same and call.number == before.number + 1 else None
     if think is None and before.end is not None:
-        think = max(0.0, call.start - before.end)
+        think = max(0.0, call.start - last)
     if think is None:
         think = call.think
     if think is None:

@@ -191,7 +191,7 @@ def test_what_ran_beside_is_asked_about(tmp_path):
     turns = load(path, "lanes=1", "subagents=in-turn")
     assert turns.prompt_tokens.tolist() == [100, 90, 95, 200]
     assert turns.after.tolist() == [-1, 0, 1, 2]
-    assert turns.think_us.tolist() == [0, 1_000_000, 0, 3_500_000]
+    assert turns.think_us.tolist() == [0, 1_000_000, 0, 1_000_000]
     needs = ":1: read.subagents = 'beside' needs read.sessions_per_s: on lanes"
     assert refused(path, "lanes=1", "subagents=beside").startswith(needs)
     beside = load(path, "sessions_per_s=1", "subagents=beside")
@@ -387,3 +387,39 @@ def test_a_session_that_begins_with_a_subagent_arrives_when_its_first_request_di
     path = write(tmp_path, session("a", TURNS[:1]), late)
     arrival = load(path, "sessions_per_s=1", "subagent_times=absolute").arrival_us
     assert arrival.tolist() == [0, 3_500_000, 10_000_000]
+
+
+@pytest.mark.parametrize(
+    ("turns", "thinks"),
+    [
+        # The first subagent is the last to answer, and the session goes on a second later.
+        (
+            [
+                call(0.0, 100, api_time=2.0),
+                agent(3.0, [call(0.0, 90, api_time=80.0)]),
+                agent(3.5, [call(0.0, 95, api_time=1.0), call(2.0, 96, api_time=1.0)]),
+                call(84.0, 200, api_time=1.0),
+            ],
+            [0.0, 1.0, 0.0, 1.0, 1.0],
+        ),
+        # So is the first of two requests of the session itself, a subagent between them or not.
+        (
+            [call(0.0, 100, api_time=50.0), call(0.5, 110, api_time=3.0), call(54.0, 120)],
+            [0.0, 0.0, 4.0],
+        ),
+        (
+            [
+                call(0.0, 100, api_time=50.0),
+                agent(10.0, [call(0.0, 90, api_time=2.0)]),
+                call(30.0, 110, api_time=3.0),
+                call(54.0, 120),
+            ],
+            [0.0, 0.0, 0.0, 4.0],
+        ),
+    ],
+)
+def test_a_session_in_turn_thinks_from_the_last_answer(tmp_path, turns, thinks):
+    """It thought from the answer of what began last: 78.5 s and 50.5 s that nobody waited."""
+    path = write(tmp_path, session("a", turns))
+    found = load(path, "lanes=1", "subagents=in-turn").think_us
+    assert (found / 1e6).tolist() == thinks
