@@ -1376,3 +1376,21 @@ def test_labels_of_heatmaps_are_neither_on_others_nor_below_the_colours(tmp_path
     check_layout(figure)
     upper, _, colours = figure.axes
     assert not upper.xaxis.label.get_window_extent().overlaps(colours.get_window_extent())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (3.5, 9, [4, 5, 6, 7, 8, 9]),
+        (262, 3_998, [500, 1_000, 2_000]),
+        (70, 1_400, [100, 1_000]),
+        (0.02, 9_000, [0.1, 1, 10, 100, 1_000]),
+    ],
+)
+def test_axes_of_traces_have_numbers_between_powers_of_ten(low, high, told):
+    """Ages from 3.5 to 9 s had no number at all, lengths around 1,000 tokens that alone."""
+    panel = Figure().subplots()
+    _draw_shares(panel, np.array([low, high]), np.ones(2), 0)
+    panel.set_xlim(low, high)
+    seen = [tick for tick in panel.xaxis.get_majorticklocs() if low <= tick <= high]
+    assert np.allclose(seen, told)

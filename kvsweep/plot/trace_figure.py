@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 7.0, 4.6  # inches
 POINTS = 48  # of a curve over capacities
+_POWERS, _BETWEEN = (1.0,), (1.0, 2.0, 5.0)  # of a decade
 
 
 def plot_trace(name: str, requests: Requests, hits: Hits) -> Figure:
@@ -202,9 +203,25 @@ def _draw_hits(
     _grid(panel)
 
 
+class _RoundLocator(LogLocator):
+    """Powers of ten, and where fewer than two of them are in view what begins with 2 and 5."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        self.set_params(subs=_POWERS)
+        found = np.asarray(super().tick_values(vmin, vmax))
+        if np.count_nonzero((vmin <= found) & (found <= vmax)) > 1:
+            return found
+        self.set_params(subs=_BETWEEN)
+        return super().tick_values(vmin, vmax)
+
+
 def log_ticks(axis: Any, *, each: bool = False) -> None:
-    """Write powers of ten as plain numbers, with `each` those between that begin with 2 and 5."""
-    axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if each else (1.0,), numticks=8))
+    """Write powers of ten as plain numbers, with `each` those between that begin with 2 and 5.
+
+    So are these where powers of ten alone would leave an axis with one number, or none.
+    """
+    make, parts = (LogLocator, _BETWEEN) if each else (_RoundLocator, _POWERS)
+    axis.set_major_locator(make(10.0, subs=parts, numticks=8))
     axis.set_major_formatter(style.number_ticks())
     axis.set_minor_formatter(NullFormatter())
 
