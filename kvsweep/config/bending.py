@@ -93,8 +93,8 @@ class Bends(Section):
     loop : int
         How many times the list is played, one pass after the other: a pass begins one mean gap
         after the last arrival of the pass before, so that the rate stays. Requests that wait for
-        answers do not count; where all others arrive at once, each begins again when its chain has
-        ended.
+        answers do not count; where all others arrive at once, each, and each of its copies, begins
+        again when its chain has ended.
     copies : str
         What the copies made by `repeat` and `loop` consist of: ``new`` content, which has in common
         with itself what the original has, or the ``same`` content as the original.

@@ -55,12 +55,13 @@ def bend(requests: Requests, how: Bends, seed: int, entropy: int, where: str) ->
         requests = slice_requests(requests, how.slice, where)
     if how.clip is not None:
         requests = clip_lengths(requests, how.clip)
-    passes = _passes(requests, how)
+    by_answers = _by_answers(requests)
+    passes = _passes(requests, how, by_answers)
     _check_size(requests, how.repeat, passes, where)
     if how.repeat > 1:
         requests = _repeat(requests, how, _stream(seed, entropy))
     if passes > 1:
-        requests = _loop(requests, passes, how, where)
+        requests = _loop(requests, passes, how, by_answers, where)
     if how.scale != 1.0:
         requests = at_earliest(
             replace(requests, arrival_us=_scaled(requests.arrival_us, how.scale))
@@ -96,7 +97,13 @@ def _stream(seed: int, entropy: int) -> Generator:
     return Generator(Philox(SeedSequence(entropy, spawn_key=(seed, 0, DELAYS))))
 
 
-def _passes(requests: Requests, how: Bends) -> int:
+def _by_answers(requests: Requests) -> bool:
+    """Return whether answers alone say when a list ends: all chains begin at once, as on lanes."""
+    begins = requests.arrival_us[requests.after == NONE]
+    return len(begins) < len(requests) and bool(begins[0] == begins[-1])
+
+
+def _passes(requests: Requests, how: Bends, by_answers: bool) -> int:
     """Return how many passes are played: no more than the limit may let through.
 
     A pass begins behind the first request of each chain of the passes before, if not behind all.
@@ -104,16 +111,16 @@ def _passes(requests: Requests, how: Bends) -> int:
     if how.limit is None:
         return how.loop
     begins = requests.arrival_us[requests.after == NONE]
-    # Enough behind each other, as copies that begin later are of chains that begin at once, too.
-    most = -(-how.limit // (how.repeat * len(begins)))
-    if len(begins) < len(requests) and begins[0] == begins[-1]:
-        # Each chain begins again as it ends: the shortest one most often until all have sent
-        # enough. Answers decide, whatever the list has as arrivals of those who wait.
-        lasts = earliest_arrivals(requests)[chain_ends(requests)] - begins
-        until = -(-how.limit // len(requests)) * int(lasts.max())
-        again = until // int(lasts.min()) + 1 if lasts.min() > 0 else how.limit
-        most = max(most, min(how.limit, again))
-    return min(how.loop, most)
+    if not by_answers:
+        return min(how.loop, -(-how.limit // (how.repeat * len(begins))))
+    # Each chain begins again as it ends: the shortest one most often until all have sent enough.
+    # Answers decide, whatever the list has as arrivals of those who wait.
+    lasts = earliest_arrivals(requests)[chain_ends(requests)] - begins
+    until = -(-how.limit // len(requests)) * int(lasts.max())
+    if how.repeat > 1:
+        until += round(1e6 * how.repeat_spread_s)
+    most = until // int(lasts.min()) + 1 if lasts.min() > 0 else how.limit
+    return min(how.loop, how.limit, most)
 
 
 def _repeat(requests: Requests, how: Bends, rng: Generator) -> Requests:
@@ -131,16 +138,15 @@ def _repeat(requests: Requests, how: Bends, rng: Generator) -> Requests:
     return in_order(everyone)
 
 
-def _loop(requests: Requests, passes: int, how: Bends, where: str) -> Requests:
+def _loop(requests: Requests, passes: int, how: Bends, by_answers: bool, where: str) -> Requests:
     """Return the requests in several passes, each a mean gap after the last that begins before.
 
     Who waits for an answer begins nothing. If all begin at once there is no gap: then each begins
-    again when it has ended.
+    again when it has ended, also those of `repeat`, which begin later.
     """
     begins = requests.arrival_us[requests.after == NONE]
-    span = int(begins[-1] - begins[0])
-    waits = len(begins) < len(requests)
-    if not span and not waits and getattr(how, "concurrency", None) is None:
+    span = 0 if by_answers else int(begins[-1] - begins[0])
+    if not span and not by_answers and getattr(how, "concurrency", None) is None:
         raise InputError(
             f"workload.loop: all requests of {where} arrive at once, so no rate says when they are "
             "played again: repeat = N of [workload] sends them N times, or concurrency = N lets "
@@ -154,7 +160,7 @@ def _loop(requests: Requests, passes: int, how: Bends, where: str) -> Requests:
         )
     lists = [replace(requests, arrival_us=requests.arrival_us + k * period) for k in range(passes)]
     everyone = joined(lists, new_content=how.copies == "new")
-    return in_order(everyone) if span or not waits else one_behind_the_other(lists, everyone)
+    return one_behind_the_other(lists, everyone) if by_answers else in_order(everyone)
 
 
 def _scaled(arrival_us: NDArray[np.int64], factor: float) -> NDArray[np.int64]:

@@ -423,3 +423,16 @@ def test_a_session_in_turn_thinks_from_the_last_answer(tmp_path, turns, thinks):
     path = write(tmp_path, session("a", turns))
     found = load(path, "lanes=1", "subagents=in-turn").think_us
     assert (found / 1e6).tolist() == thinks
+
+
+def test_copies_of_lanes_are_played_again_when_they_have_ended(tmp_path):
+    """A pass began a gap after the last copy, so that of 4 lanes 12 were under way."""
+    path = write(tmp_path, *(session(name, TURNS) for name in "abc"))
+    found = bend(load(path, "lanes=2"), Workload(trace="t", repeat=2, loop=3), 0, 1, "t")
+    assert len(found) == 2 * 3 * 3 * len(TURNS)
+    begins = found.arrival_us[found.after < 0]
+    assert len(begins) == 4
+    assert begins.max() <= 60e6
+    again = found.arrival_us[(found.after >= 0) & (found.round == 0)]
+    ended = found.arrival_us[found.after[(found.after >= 0) & (found.round == 0)]]
+    assert again.tolist() == ended.tolist()
