@@ -180,7 +180,8 @@ def _call(entry: Any, at_key: str, number: int, block: int, read: Reading) -> Ca
     _spelled(entry, _CALL, at_key)
     kind = entry.get("type", "s")
     if kind not in ("s", "n"):
-        raise Malformed(f"{at_key}.type: 's', 'n' or 'subagent', got {shown(kind)}")
+        allowed = "'s' or 'n' within one" if kind == "subagent" else "'s', 'n' or 'subagent'"
+        raise Malformed(f"{at_key}.type: {allowed}, got {shown(kind)}")
     if entry.get("out") == 0 and type(entry["out"]) is int:
         check_left_out(read, f"{at_key}.out: 0, the request failed")
         return None

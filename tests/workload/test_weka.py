@@ -436,3 +436,10 @@ def test_copies_of_lanes_are_played_again_when_they_have_ended(tmp_path):
     again = found.arrival_us[(found.after >= 0) & (found.round == 0)]
     ended = found.arrival_us[found.after[(found.after >= 0) & (found.round == 0)]]
     assert again.tolist() == ended.tolist()
+
+
+def test_a_subagent_of_a_subagent_is_told_as_such(tmp_path):
+    """The type was told to be allowed, and refused."""
+    nested = agent(3.0, [agent(0.0, [call(0.0, 90)])])
+    told = ":1: requests[0].requests[0].type: 's' or 'n' within one, got 'subagent'"
+    assert refused(write(tmp_path, session("a", [nested])), "lanes=1") == told
