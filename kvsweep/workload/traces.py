@@ -83,7 +83,7 @@ def load_trace(
     source : path or dict
         A file, or the content of a kvsweep-trace/1.
     read : Reading or None
-        How to read a file; None: by its content alone.
+        How to read a file; None: by its content alone. Of a dict nothing is left to say.
     part : Part or None
         What is enough of a table that has more requests than a list may have.
 
@@ -99,6 +99,7 @@ def load_trace(
         the file and the request or line.
     """
     if isinstance(source, Mapping):
+        _check_content(read or AS_FOUND)
         return _native(source, "trace")
     where = str(source)
     read = read or AS_FOUND
@@ -111,6 +112,13 @@ def load_trace(
         return _parse(text, where, read, part)
     except MemoryError:
         raise InputError(f"{where}: does not fit into memory") from None
+
+
+def _check_content(read: Reading) -> None:
+    """Refuse what says how a file is read, of the content of a kvsweep-trace/1."""
+    check_used("kvsweep", read, "trace")
+    if read.format not in (None, "kvsweep"):
+        raise InputError(f"trace: read.format: {read.format!r} is of files, and this is {FORMAT}")
 
 
 def _parse(text: str, where: str, read: Reading, part: Part | None) -> Trace:

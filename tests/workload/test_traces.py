@@ -490,3 +490,19 @@ def test_an_object_of_other_keys_is_told_how_it_could_be_read(tmp_path):
     path = write(tmp_path, json.dumps({"requests": []}))
     with pytest.raises(InputError, match=r"format: expected 'kvsweep-trace/1', got null$"):
         load_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (Reading(time_unit="ms"), r"^trace: read\.time_unit: not for the format 'kvsweep'"),
+        (Reading(format="csv"), r"^trace: read\.format: 'csv' is of files, and this is kvsweep-"),
+    ],
+)
+def test_content_is_not_read_as_files_are(read, told):
+    """What was asked for was ignored."""
+    row = {"id": 0, "arrival_us": 0, "prompt": [[1, 4]], "output": [2, 3]}
+    content = {"format": "kvsweep-trace/1", "requests": [row]}
+    with pytest.raises(InputError, match=told):
+        load_trace(content, read)
+    assert len(load_trace(content, Reading(format="kvsweep")).requests) == 1
