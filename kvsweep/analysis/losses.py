@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis.cells import Cells
 from kvsweep.analysis.room import room_text
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
+from kvsweep.records import NONE
 
 # What admission control and impatience lose is told from this share on.
 LOST = 0.01
@@ -41,8 +42,26 @@ def unservable(cells: Cells) -> ResultWarning | None:
     return found.warning(
         "unservable",
         f"requests that can never fit are dropped{_most(found, dropped)}: what is "
-        f"measured are the others; {_room(found)}",
+        f"measured are the others{_behind(found)}; {_room(found)}",
     )
+
+
+def _behind(found: Seen) -> str:
+    """Say how many requests of the worst cell wait for answers that never come, if that is known.
+
+    With a warm-up it is not, as who arrives is counted without it, nor with a horizon.
+    """
+    cells, scenario = found.cells, found.cells.scenario(found.worst)
+    if scenario is None or cells.requests is None or scenario.engine.horizon_us is not None:
+        return ""
+    if scenario.workload is not None and scenario.workload.warmup:
+        return ""
+    requests = cells.requests(found.worst)
+    missing = len(requests) - int(found.value("injected"))
+    if missing <= 0 or (requests.after == NONE).all():
+        return ""
+    told = f"{missing:,} of {len(requests):,} never arrive"
+    return f", and {told}, as they wait for answers that never come"
 
 
 def _room(found: Seen) -> str:

@@ -164,3 +164,20 @@ def test_reports_and_the_explorer_warn_of_the_part_that_they_show(run, store):
         assert [line for line in lines if f"{growing} all 6 cells" in line] == lines
         assert len(lines) == seen
     assert "Warnings" not in reported("--at", "rate=50")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_requests_that_wait_for_dropped_ones_are_told(run, tmp_path, waits):
+    """Of a lane whose first request never fits the others never arrive: 1 of 1 was dropped."""
+    made = trace(gap_us=20_000, requests=6)
+    made["requests"][1]["prompt"] = [[1, 6_400]]
+    for before, row in enumerate(made["requests"][1:] if waits else ()):
+        row["after"] = before
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(made))
+    code, _, err = run("replay", str(file))
+    (warning,) = told(err)
+    assert code == 0
+    never = ", and 4 of 6 never arrive, as they wait for answers that never come; the longest"
+    assert (never in warning) == waits
+    assert f"dropped (1 of {2 if waits else 6}): what is measured are the others" in warning
