@@ -63,8 +63,8 @@ def parse_json(text: str, where: str, line: int | None = None) -> Any:
             path, fault = _first_fault(text)
     except json.JSONDecodeError as error:
         raise InputError(
-            f"{where}:{line or error.lineno}: truncated or malformed JSON: {error.msg} at column "
-            f"{error.colno}"
+            f"{where}:{line or error.lineno}: truncated or malformed JSON: "
+            f"{error.msg.removesuffix(' at')} at column {error.colno}"
         ) from None
     except RecursionError:
         raise InputError(f"{at}: {_TOO_DEEP}") from None

@@ -134,3 +134,9 @@ def test_rows_have_their_lines_and_blank_lines_are_left_out():
 )
 def test_tables_are_rectangles(text, message):
     assert refused(rows, text).startswith(message)
+
+
+def test_where_json_ends_is_told_once():
+    """It was "starting at at column"."""
+    with pytest.raises(InputError, match=r"JSON: Unterminated string starting at column 7$"):
+        parse_json('{"a": "b', "f")
