@@ -38,8 +38,10 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
-from kvsweep.plot.trace_figure import _draw_rate, _draw_shares, plot_hits
+from kvsweep.plot.trace_figure import _draw_rate, _draw_shares, plot_hits, plot_trace
 from kvsweep.report.cliff import cliff_sentences
+from kvsweep.traces.hits import find_hits
+from kvsweep.workload.native import read_native
 
 
 def in_use(axes):
@@ -1394,3 +1396,16 @@ def test_axes_of_traces_have_numbers_between_powers_of_ten(low, high, told):
     panel.set_xlim(low, high)
     seen = [tick for tick in panel.xaxis.get_majorticklocs() if low <= tick <= high]
     assert np.allclose(seen, told)
+
+
+@pytest.mark.parametrize("tokens", [176, 320, 640, 1_280, 1_600])
+def test_the_texts_of_a_single_capacity_are_apart(tokens):
+    """The ceiling and "at best" were on top of each other."""
+    rows = [
+        {"id": i, "arrival_us": i, "prompt": [[0, tokens - 16], [1 + i, 8]], "output": [10 + i, 9]}
+        for i in range(6)
+    ]
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    figure = plot_trace("t.json", requests, find_hits(requests, 16))
+    assert {"at best", "LRU"} <= {text.get_text() for text in figure.axes[3].texts}
+    check_layout(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import mul
@@ -161,7 +162,11 @@ def _draw_hits(
     if not ceiling:
         _leave_empty(panel)
         return
-    marker = "o" if len(blocks) == 1 else None  # a line of one point is not seen
+    alone = len(blocks) == 1
+    marker = "o" if alone else None  # a line of one point is not seen
+    # Whose axis is its decade: what stands beside it, and the ceiling opposite, have room there.
+    beside = 1 if math.log10(blocks[0]) % 1 < 0.5 else -1
+    right = alone and beside > 0
     # Where both meet they are still two lines.
     for i, (values, width) in enumerate(((best, 2.2), (lru, 1.3))):
         colour = style.colour(1 - i)
@@ -175,21 +180,23 @@ def _draw_hits(
     text = f"ceiling {100 * ceiling:.1f}%"
     panel.annotate(
         text,
-        (0, ceiling),
+        (int(right), ceiling),
         xycoords=("axes fraction", "data"),
-        xytext=(3, 2),
+        xytext=(-3 if right else 3, 2),
         textcoords="offset points",
+        ha="right" if right else "left",
         fontsize=7,
         color=style.FAINT_INK,
     )
     middle = len(blocks) // 2
     for i, (name, values, side) in enumerate((("LRU", lru, 1), ("at best", best, -1))):
+        along = beside if alone else side
         panel.annotate(
             name,
             (blocks[middle], values[middle]),
-            xytext=(5 * side, -3 * side),
+            xytext=(5 * along, -3 * side),
             textcoords="offset points",
-            ha="left" if side > 0 else "right",
+            ha="left" if along > 0 else "right",
             va="top" if side > 0 else "bottom",
             fontsize=7,
             color=style.colour(i),
