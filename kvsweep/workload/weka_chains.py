@@ -156,11 +156,13 @@ def _chain(
     links = [Link(*steps[0], 0.0)]
     # Of what ran beside each other the last answer counts, not that of what began last.
     answered: dict[int, float] = {}
+    latest = 0.0
     for (before, whose), (call, agent) in pairwise(steps):
         end = before.start if before.end is None else before.end
         answered[id(whose)] = max(end, answered.get(id(whose), end))
+        latest = max(latest, end)
         same = whose is agent
-        last = answered[id(whose)] if same else max(answered.values())
+        last = answered[id(whose)] if same else latest
         think = _think(before, call, same, last, read)
         if think is None:
             raise InputError(
