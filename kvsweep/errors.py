@@ -90,10 +90,12 @@ def did_you_mean(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or an empty string.
 
     Of a dotted key it is the name of its axis, ``rate`` of ``workload.rate``, if that is known.
+    Capitals are no difference: ``LRU`` is as close to ``lru`` as can be.
     """
     from difflib import get_close_matches
 
     if (last := word.rpartition(".")[2]) in known:
         return f"; did you mean {last!r}?"
-    close = get_close_matches(clip(word), known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    spelled = {name.casefold(): name for name in known}
+    close = get_close_matches(clip(word).casefold(), list(spelled), n=1, cutoff=0.6)
+    return f"; did you mean {spelled[close[0]]!r}?" if close else ""

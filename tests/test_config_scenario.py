@@ -662,3 +662,28 @@ def test_hints_for_the_scenario_of_a_trace_name_what_it_may_have(override, hint)
     with pytest.raises(InputError) as told:
         parse_scenario({}, "t.json", [override])
     assert str(told.value) == f"--set {override.partition('=')[0]}: unknown key{hint}"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "given", "meant"),
+    [
+        ("cache", "eviction", "LRU", "lru"),
+        ("engine", "victim", "Least-Computed-First", "least-computed-first"),
+        ("latency", "model", "Llama-3.1-8B/H100/TP2", "llama-3.1-8b/h100/tp2"),
+    ],
+)
+def test_what_was_meant_is_told_whatever_the_capitals(section, key, given, meant):
+    assert f"; did you mean {meant!r}?" in refused({section: {key: given}})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("llama-3.1-8b", "7 begin so; `kvsweep presets llama-3.1-8b` lists them, or give a path"),
+        ("llama-3.1-8b/h100/", "3 begin so; `kvsweep presets llama-3.1-8b/h100` lists them, or"),
+        ("none", "unknown preset 'none'; `kvsweep presets` lists all, or give a path"),
+    ],
+)
+def test_a_preset_without_its_gpu_leads_to_those_of_its_model(given, told):
+    """It was led to one of them, of any GPU: llama-3.1-8b to that of an H200."""
+    assert told in refused({"latency": {"model": given}})

@@ -175,11 +175,14 @@ def load_preset(name: str, folder: Path) -> Preset:
         return _read(folder / name)
     if name in _bundled():
         return _read_bundled(name)
-    known = preset_names()
+    known, begun = preset_names(), name.rstrip("/")
+    hint, words = did_you_mean(name, known), ""
+    if fitting := sum(each.startswith(f"{begun}/") for each in known):  # a model without its GPU
+        hint, words = f"; {fitting} begin so", f" {begun}"
     raise KeyProblem(
         ("model",),
-        f"unknown preset {clip(name)!r}{did_you_mean(name, known)}; `kvsweep presets` lists all, "
-        "or give a path ending in .toml",
+        f"unknown preset {clip(name)!r}{hint}; `kvsweep presets{words}` lists "
+        f"{'them' if words else 'all'}, or give a path ending in .toml",
     )
 
 
