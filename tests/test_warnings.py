@@ -94,6 +94,17 @@ def test_a_burst_is_told_where_a_cliff_is_asked_for(warned):
     assert "in all 9 cells: the cliff is that of a burst" in found["burst"].text
 
 
+def test_a_burst_of_several_rates_is_told_with_the_cell_that_it_is_told_of(warned):
+    """The shortest time was told as that of all cells, also of those at less of the rate."""
+    grid = '"workload.rate" = [6000, 10000]\n' + SIZES
+    text = warned(workload=workload(rate=10_000.0), grid=grid, cliff=CLIFF)["burst"].text
+    assert re.match(
+        r"400 requests arrive within 0\.0\d+ s at rate 10,000, gpu_blocks \d+, where one takes "
+        r"[\d.]+ s to serve; all arrive before one is served in all 18 cells: the cliff ",
+        text,
+    )
+
+
 def test_a_burst_without_a_cliff_is_told_if_its_requests_wait(warned):
     found = warned(workload=workload(rate=10_000.0))
     assert list(found) == ["burst"]

@@ -99,10 +99,10 @@ def burst(cells: Cells) -> ResultWarning | None:
     what = "the cliff is that" if cells.cliff else "latencies are those"
     return found.warning(
         "burst",
-        f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s, "
-        f"and one takes {two_digits(service)} s to serve{found.share and ',' + found.share}: "
-        f"{what} of a burst, not of a steady rate; for that take more requests at a rate below "
-        "capacity",
+        f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s"
+        f"{found.setting}, where one takes {two_digits(service)} s to serve"
+        f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
+        "not of a steady rate; for that take more requests at a rate below capacity",
     )
 
 
