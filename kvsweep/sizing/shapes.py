@@ -45,6 +45,10 @@ QUANTIZED = "hf_quant_config.json"
 """Where ModelOpt up to 0.29 writes the quantization, beside ``config.json``."""
 
 
+_OURS = ("source", "parameters", "also")
+"""Keys of a table of ``models.toml`` that no ``config.json`` has."""
+
+
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     path = Path(str(resources.files("kvsweep"))) / "sizing" / "models.toml"
@@ -107,7 +111,7 @@ def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], 
     for found in (name, known_as):
         if found in _tables():
             table = _tables()[found]
-            config = {key: table[key] for key in table if key not in ("source", "parameters")}
+            config = {key: table[key] for key in table if key not in _OURS}
             return config, found, table["source"]
     if not (name.endswith(".json") or exists):
         known = model_names()
@@ -156,7 +160,9 @@ def shipped_name(name: str) -> str:
         if published_name(shipped).lower() == name.lower():
             return shipped
     # Llama 3.1 was published as Meta-Llama-3.1-8B, which still leads to it.
-    return name.lower().rpartition("/")[2].removesuffix("-instruct").removeprefix("meta-")
+    short = name.lower().rpartition("/")[2].removesuffix("-instruct").removeprefix("meta-")
+    same = (shipped for shipped, table in _tables().items() if short in table.get("also", ()))
+    return next(same, short)
 
 
 def _only_told(model: Model, table: dict[str, Any]) -> bool:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kvsweep.config.served_model import cache_groups
-from kvsweep.errors import InputError, clip, escaped
+from kvsweep.errors import InputError, clip, did_you_mean, escaped
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
-from kvsweep.sizing.shapes import load_config, load_model, model_names
+from kvsweep.sizing.shapes import load_config, load_model, model_names, shipped_name
 from kvsweep.vllm_command.checks import (
     check_served,
     kept_dtype,
@@ -145,10 +145,11 @@ def _model(command: Command, known: Known) -> Line:
     try:
         load_config(command.model)
     except InputError:
+        hint = did_you_mean(shipped_name(command.model), model_names())
         raise InputError(
             f"{command.where}: {clip(escaped(command.model))}: neither a folder with a config.json "
-            f"nor a model that is known ({', '.join(model_names())}); give its config.json, or the "
-            "name of one that is like it: --model FILE"
+            f"nor a model that is known ({', '.join(model_names())}){hint}; give the name of one "
+            "that is like it as --model NAME, or its config.json: --model FILE"
         ) from None
     return Line("model", command.model, command.model)
 

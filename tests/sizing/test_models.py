@@ -424,6 +424,8 @@ def test_an_unknown_data_type_is_refused():
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
         ("openai/gpt-oss-120b", "gpt-oss-120b"),
         ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
     ],
 )
 def test_names_of_hugging_face_are_known(name, known):

@@ -908,3 +908,14 @@ def test_blocks_that_no_attention_takes_are_told():
     for gpu, count in (("h200", 1), ("mi300x", 0)):
         notes = answer(Question((latent,), gpu=gpu)).notes
         assert sum(note.startswith(told) for note in notes) == count
+
+
+def test_a_model_of_the_same_config_as_a_known_one_is_known():
+    found = answer(Question(("vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4",), gpu="h100"))
+    assert keys(found)["model.preset"] == "llama-3.1-70b"
+
+
+def test_the_nearest_model_that_is_known_is_told_with_how_to_name_it():
+    told = r"; did you mean 'qwen3-32b'\?; give the name .* --model NAME, or its config\.json: --"
+    with pytest.raises(InputError, match=told):
+        answer(Question(("vllm serve Qwen/Qwen3-32B-FP8 -tp 2",), gpu="h100"))
