@@ -119,14 +119,7 @@ def _left(
 
 def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
     """Return what is told of the models, tiers and defaults of a sweep."""
-    from kvsweep.config.served_text import (
-        defaults_text,
-        exchange_text,
-        model_texts,
-        models_left,
-        stages_text,
-        states_text,
-    )
+    from kvsweep.config.served_text import defaults_text, model_texts, models_left
     from kvsweep.config.transfer import transfer_text
     from kvsweep.search.server_model import start_text
 
@@ -136,13 +129,30 @@ def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
         "defaults": told(defaults_text, sweep),
-        "cautions": [
-            *told(states_text, sweep),
-            *told(stages_text, sweep),
-            *told(exchange_text, sweep),
-            *filter(None, [start_text(sweep)]),
-        ],
+        "cautions": [*_unknown_times(sweep), *filter(None, [start_text(sweep)])],
     }
+
+
+def _unknown_times(sweep: Sweep) -> list[str]:
+    """Return what the step times of a sweep's models leave out."""
+    from kvsweep.config.served_text import exchange_text, stages_text, states_text
+
+    writers = (states_text, stages_text, exchange_text)
+    return [text for write in writers for text in told(write, sweep)]
+
+
+def tell_models(sweep: Sweep) -> None:
+    """Print to stderr what follows from the models of a searched sweep, as a dry run has it.
+
+    Such a sweep may never have been run, nor tried: blocks that are estimated and step times that
+    are computed would go unsaid.
+    """
+    from kvsweep.config.served_text import model_texts
+
+    for text in model_texts(sweep)[:NAMED]:
+        echo(f"model: {text}", err=True)
+    for text in _unknown_times(sweep)[:NAMED]:
+        echo(f"caution: {text}", err=True)
 
 
 def preparing_text(sweep: Sweep) -> str:

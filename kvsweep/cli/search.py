@@ -124,6 +124,7 @@ def _aim(given: dict[str, Any], *, shown: bool) -> Any:
 
 
 def _answer(problem: Problem, goal: str, workers: int | None, as_json: bool) -> int:
+    from kvsweep.cli.dry_run import tell_models
     from kvsweep.search.answer import answer_of
     from kvsweep.search.sharing import run
     from kvsweep.search.text import search_text
@@ -131,6 +132,7 @@ def _answer(problem: Problem, goal: str, workers: int | None, as_json: bool) -> 
     from kvsweep.workers.choosing import check_workers
 
     check_workers(workers, False, None)
+    tell_models(problem.sweep)
     with Display("simulations", known_end=False) as display:
         found, interrupted = run(problem, workers=workers, progress=display, notify=display.notify)
     answer = answer_of(problem, goal, units_of(problem), found, interrupted)

@@ -338,3 +338,32 @@ def test_a_level_that_is_set_and_asked_for_is_told_by_both_options(run, sweep):
     told = "kvsweep: --goodput ttft:400: --set slo.ttft_ms says it too; give one of them\n"
     assert run("size", sweep, "--find", "blocks", *both) == (2, "", told)
     assert run("grid", sweep, *both) == (2, "", told)
+
+
+MODEL = """
+[model]
+preset = "qwen3-32b"
+gpu = "l40s"
+tp = 4
+"""
+
+
+@pytest.mark.parametrize("command", [("size", "--find", "instances", *TARGET), ("cliff",)])
+def test_a_search_tells_that_blocks_are_estimated_and_step_times_computed(run, tmp_path, command):
+    """Only `kvsweep grid` did, which nobody needs before a search."""
+    text = SWEEP.replace('[latency]\nmodel = "llama-3.1-8b/h100/tp2"', MODEL)
+    axis = '"workload.rate" = [5.0, 10.0]' if command[0] == "cliff" else ""
+    text = re.sub(r'"cache\.gpu_blocks" = .*', axis, text)
+    name, *options = command
+    if name == "cliff":
+        options = ["--search", *("--metric", "preemption_rate", "--threshold", "0.05")]
+        options += ["--along", "rate", "--budget", "10"]
+    found = run(name, str(write_sweep(tmp_path, text)), *options)
+    assert re.search(
+        r"^model: qwen3-32b, tp 4, pp 1 on l40s: [\d,]+ usable blocks, .*; estimated, .*; step "
+        r"times computed, not measured$",
+        found[2],
+        re.MULTILINE,
+    )
+    assert "caution: computed step times are too short: what 4 l40s exchange is left" in found[2]
+    assert "model:" not in found[1]
