@@ -11,8 +11,9 @@ from sweeping import make_sweep
 
 import kvsweep
 from kvsweep.analysis.cells import cells_of
+from kvsweep.analysis.room import room_text
 from kvsweep.analysis.warnings import BY_CHANCE, GROWTH, WHILE_FILLING, find_warnings, warnings_of
-from kvsweep.config import load_sweep
+from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.simulate.backlog import queue_growth
 
@@ -525,3 +526,17 @@ def test_parts_of_a_dataset_and_other_orders_of_its_axes_have_the_same_warnings(
     whole = find_warnings(cells_of(ds))
     assert (whole[0].kind, whole[0].cells, whole[0].worst) == ("queue-growth", 4, {"rate": 4})
     assert find_warnings(cells_of(part(ds)))[0] == whole[0]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        (29_204, "raise what is too small: engine.max_model_len is 32,768"),
+        (2_047, "raise what is too small: cache.gpu_blocks is 2,047, engine.max_model_len 32,768"),
+    ],
+)
+def test_blocks_with_room_for_the_longest_request_are_not_told_to_be_too_few(blocks, told):
+    """A search knows no requests: `kvsweep size` named 29,204 blocks of 16 tokens beside 32,768."""
+    engine, cache = {"max_model_len": 32_768}, {"gpu_blocks": blocks}
+    scenario = parse_scenario({"engine": engine, "cache": cache}, "t.json")
+    assert room_text(scenario, None) == told

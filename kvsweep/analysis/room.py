@@ -23,7 +23,10 @@ class Limit(NamedTuple):
 
 
 def room_text(scenario: Scenario, requests: Requests | None) -> str:
-    """Say what the longest request needs and which instances have less; without requests, of all.
+    """Say what the longest request needs and which instances have less.
+
+    Without requests all that may be too small is told: not blocks that have room for whoever is
+    not too long for ``max_model_len``.
 
     Parameters
     ----------
@@ -32,7 +35,7 @@ def room_text(scenario: Scenario, requests: Requests | None) -> str:
     requests : Requests or None
         Its request list, if it is known.
     """
-    longest = prompt = 0
+    longest = prompt = longest_of(scenario, len(fleet(scenario)) - 1) or 0
     if requests is not None:
         longest = int((requests.prompt_tokens + requests.output_tokens).max()) - 1
         prompt = int(requests.prompt_tokens.max())
