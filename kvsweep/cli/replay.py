@@ -43,7 +43,8 @@ csv_file = OutputPath(dir_okay=False)
         "kvsweep replay trace.json --timeline life.html",
         "kvsweep replay sweeps/h8.toml --set cache.gpu_blocks=1200 --set policy=round-robin "
         "--set seed=0 --timeline life.png",
-        "kvsweep replay mooncake.jsonl.gz --set latency.model=llama-3.1-8b/h100/tp2",
+        "kvsweep replay mooncake.jsonl.gz --set latency.model=llama-3.1-8b/h100/tp2 "
+        "--set cache.gpu_blocks=62491",
         "kvsweep replay log.csv --read columns.arrival=ts --read time_unit=ms --set ...",
     ),
 )
