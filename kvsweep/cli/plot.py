@@ -48,7 +48,7 @@ STYLES = ("column", "slide")  # of `kvsweep.plot.look`, which is not loaded for 
     ),
 )
 @store_argument
-@click.argument("kind", type=click.Choice((*KINDS, PREFIX)), default="cliff")
+@click.argument("kind", type=click.Choice((*KINDS, PREFIX)), default="cliff", metavar="[KIND]")
 @click.option(
     "-o",
     "--out",
@@ -109,8 +109,9 @@ def plot(
     from kvsweep.plot.saving import is_own
 
     target = out or file_beside(store, f"{kind}.png")
-    # Of those whose name was not given, the last one drawn is replaced.
-    check_new([store], {"--out": target}, overwrite or (out is None and is_own(target)))
+    if out is not None or target.parent.is_dir():  # without a folder there is no store either
+        # Of those whose name was not given, the last one drawn is replaced.
+        check_new([store], {"--out": target}, overwrite or (out is None and is_own(target)))
     if target.suffix.lower() not in FIGURES:
         raise InputError(f"--out {target}: figures are written as .png, .svg or .pdf")
     with look(style, dark, None if size is None else _inches(size), title):

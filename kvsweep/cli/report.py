@@ -75,7 +75,8 @@ def report(
     target = out or file_beside(stores[0], "report.html")
     if target.suffix.lower() != ".html":
         raise InputError(f"--out {target}: is written as .html")
-    check_new(stores, {"--out": target}, overwrite)
+    if out is not None or target.parent.is_dir():  # without a folder there is no store either
+        check_new(stores, {"--out": target}, overwrite)
     from kvsweep.webpage import report_page
 
     own = ((at_a, "--at-a"), (at_b, "--at-b")) if compared else [((), "")] * len(stores)

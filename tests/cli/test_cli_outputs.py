@@ -183,3 +183,16 @@ def test_a_store_that_has_the_name_of_a_file_goes_on(run, tmp_path):
     Path("llama-3.1").rename("a.zip")
     code, _, err = run("grid", "small.toml", "--out", "a.zip")
     assert (code, "a store is a folder" in err) == (0, False)
+
+
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_a_store_that_is_not_there_is_told_before_what_is_written_beside_it(
+    run, tmp_path, monkeypatch, command
+):
+    """In a new clone the first figure failed for `--out results/h8-cliff.png`, never given."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(command, "results/h8.zarr")
+    told = "kvsweep: results/h8.zarr: no such store; `kvsweep grid SWEEP.toml` makes one\n"
+    assert (code, err) == (2, told)
+    given = run(command, "results/h8.zarr", "-o", "none/h8.html")[2]
+    assert "--out none/h8.html: cannot be written: there is no folder 'none'" in given
