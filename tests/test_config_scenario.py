@@ -242,7 +242,10 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"cache": {"gpu_blocks": "9"}}, "gpu_blocks: expected an integer, got '9'"),
         ({"cache": 5}, "scenario.cache: expected a table, got 5"),
         ({"cache": {"offload_threshold": 1.5}}, "must be at most 1, got 1.5"),
-        ({"cache": {"eviction": "lrfu"}}, "eviction 'lrfu'; allowed: lru, lfu; did you mean 'lru'"),
+        (
+            {"cache": {"eviction": "lrfu"}},
+            f"eviction 'lrfu'; allowed: {', '.join(Eviction.labels())}; did you mean 'lru'",
+        ),
         ({"cache": {"offload": "never"}}, "unknown offload 'never'; allowed: watermark, write-thr"),
         ({"engine": {"watermark": 1.0}}, "scenario.engine.watermark: must be less than 1, got 1.0"),
         ({"engine": {"watermark": float("nan")}}, "must be a finite number, got nan"),
