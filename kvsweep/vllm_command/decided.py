@@ -118,9 +118,10 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
     estimated = not known.blocks_set and not given
     idle, timed = _idle(values, found.lines), found.tells("latency.experts")
-    found.notes = list(
-        notes_of(command, values, served, idle, estimated=estimated, divided_times=timed)
-    )
+    found.notes = [
+        *_stands_in(command, known),
+        *notes_of(command, values, served, idle, estimated=estimated, divided_times=timed),
+    ]
     return found
 
 
@@ -152,6 +153,18 @@ def _model(command: Command, known: Known) -> Line:
             "that is like it as --model NAME, or its config.json: --model FILE"
         ) from None
     return Line("model", command.model, command.model)
+
+
+def _stands_in(command: Command, known: Known) -> list[str]:
+    """Say that a model that is known by name is taken for another one, in a list of one or none."""
+    name = shipped_name(known.model or "")
+    if command.model is None or name not in model_names() or shipped_name(command.model) == name:
+        return []
+    other = clip(escaped(command.model))
+    return [
+        f"weights and step times are those of {name} (--model); if {other} has others, as in FP8, "
+        "give its config.json"
+    ]
 
 
 def _in_sweep(model: Line) -> Line:

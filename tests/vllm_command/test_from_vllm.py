@@ -919,3 +919,13 @@ def test_the_nearest_model_that_is_known_is_told_with_how_to_name_it():
     told = r"; did you mean 'qwen3-32b'\?; give the name .* --model NAME, or its config\.json: --"
     with pytest.raises(InputError, match=told):
         answer(Question(("vllm serve Qwen/Qwen3-32B-FP8 -tp 2",), gpu="h100"))
+
+
+def test_a_model_that_stands_in_for_another_is_told():
+    """An FP8 checkpoint had the blocks of one in 16 bits without a word."""
+    other = "vllm serve Qwen/Qwen3-32B-FP8 -tp 2"
+    note = "weights and step times are those of qwen3-32b (--model); if Qwen/Qwen3-32B-FP8 has"
+    told = answer(Question((other,), gpu="h100", model="qwen3-32b")).notes
+    assert any(line.startswith(note) for line in told)
+    same = answer(Question((other.replace("-FP8", ""),), gpu="h100", model="qwen3-32b")).notes
+    assert not any("(--model)" in line for line in same)
