@@ -682,8 +682,18 @@ def test_what_was_meant_is_told_whatever_the_capitals(section, key, given, meant
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("llama-3.1-8b", "7 begin so; `kvsweep presets llama-3.1-8b` lists them, or give a path"),
-        ("llama-3.1-8b/h100/", "3 begin so; `kvsweep presets llama-3.1-8b/h100` lists them, or"),
+        (
+            "llama-3.1-8b",
+            "7 begin with 'llama-3.1-8b'; `kvsweep presets llama-3.1-8b` lists them, or",
+        ),
+        (
+            "llama-3.1-8b/h100/",
+            "3 begin with 'llama-3.1-8b/h100'; `kvsweep presets llama-3.1-8b/h100` lists",
+        ),
+        (
+            "meta-llama/Llama-3.1-8B",
+            "; 7 begin with 'llama-3.1-8b'; `kvsweep presets llama-3.1-8b` lists",
+        ),
         ("none", "unknown preset 'none'; `kvsweep presets` lists all, or give a path"),
     ],
 )

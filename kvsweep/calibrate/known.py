@@ -12,6 +12,7 @@ from kvsweep.calibrate.step_models import predict
 from kvsweep.config.coefficients import BETAS, padded
 from kvsweep.config.preset import Preset, load_preset, preset_names
 from kvsweep.gpu.batches import Batch
+from kvsweep.sizing.shapes import model_named
 
 CONTEXT = 1000
 """Tokens of each decoding request before the one that a step computes, as in docs/presets.md."""
@@ -58,12 +59,14 @@ class KnownPreset(NamedTuple):
 def known_presets(words: Sequence[str] = ()) -> list[KnownPreset]:
     """Return the presets of which every word is part of the name, in order of their names.
 
+    A model's name on Hugging Face is a word too.
+
     Examples
     --------
     >>> [found.name for found in known_presets(["8b", "rtx4090", "roofline"])]
     ['llama-3.1-8b/rtx4090/tp1-roofline']
     """
-    wanted = [word.casefold() for word in words]
+    wanted = [model_named(word).casefold() for word in words]
     names = [name for name in preset_names() if all(word in name.casefold() for word in wanted)]
     return [_known(name, load_preset(name, Path())) for name in names]
 

@@ -129,7 +129,7 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
         elif isinstance(spec, list):
             raise AxisProblem(f"{_OF_SCALARS}, got {shown(entry)} in it{_BY_POLICIES}")
         else:
-            raise AxisProblem(f"expected a list or a range, got {shown(entry)}")
+            raise AxisProblem(f"expected a list or a range, got {shown(entry)}; {_RANGES}")
     if kind is float:
         values = [float(v) if type(v) is int and abs(v) <= _LARGEST else v for v in values]
     if len(values) > MAX_AXIS_VALUES:

@@ -175,10 +175,12 @@ def load_preset(name: str, folder: Path) -> Preset:
         return _read(folder / name)
     if name in _bundled():
         return _read_bundled(name)
-    known, begun = preset_names(), name.rstrip("/")
+    from kvsweep.sizing.shapes import model_named
+
+    known, begun = preset_names(), model_named(name.rstrip("/"))
     hint, words = did_you_mean(name, known), ""
     if fitting := sum(each.startswith(f"{begun}/") for each in known):  # a model without its GPU
-        hint, words = f"; {fitting} begin so", f" {begun}"
+        hint, words = f"; {fitting} begin with {begun!r}", f" {begun}"
     raise KeyProblem(
         ("model",),
         f"unknown preset {clip(name)!r}{hint}; `kvsweep presets{words}` lists "

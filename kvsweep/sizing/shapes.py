@@ -165,6 +165,18 @@ def shipped_name(name: str) -> str:
     return next(same, short)
 
 
+def model_named(name: str) -> str:
+    """Return what a model is called here if it is known, as by its name on Hugging Face; or `name`.
+
+    Examples
+    --------
+    >>> model_named("Qwen/Qwen3-32B"), model_named("qwen3-32b/h100/tp2")
+    ('qwen3-32b', 'qwen3-32b/h100/tp2')
+    """
+    known = shipped_name(name)
+    return known if known in _tables() else name
+
+
 def _only_told(model: Model, table: dict[str, Any]) -> bool:
     return model.weights is None and "parameters" in table
 

@@ -67,3 +67,10 @@ def test_the_times_are_the_kernels(name):
     assert known.one_ms == pytest.approx(step(1, CONTEXT, 1), abs=0.001)
     assert known.many_ms == pytest.approx(step(MANY, CONTEXT, 1), abs=0.001)
     assert known.prompt_ms == pytest.approx(step(1, PROMPT, 0), abs=0.001)
+
+
+def test_a_models_name_on_hugging_face_is_a_word(run):
+    found = run("presets", "Qwen/Qwen3-32B", "h100")
+    assert found[0] == 0
+    assert found == run("presets", "qwen3-32b", "h100")
+    assert run("presets", "own/model-tp8")[0] == 2
