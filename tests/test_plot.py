@@ -1409,3 +1409,13 @@ def test_the_texts_of_a_single_capacity_are_apart(tokens):
     figure = plot_trace("t.json", requests, find_hits(requests, 16))
     assert {"at best", "LRU"} <= {text.get_text() for text in figure.axes[3].texts}
     check_layout(figure)
+
+
+@pytest.mark.parametrize(("rates", "beyond"), [([10.0, 1000.0, 2000.0], True), (RATES, False)])
+def test_a_trend_says_of_which_measure_its_cliffs_are_and_what_its_lines_mean(rates, beyond):
+    """Its panel was called "cliff", whatever was asked."""
+    ds = at_rates(h8(6), rates)
+    (panel,) = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes
+    told = ["where preemption_rate passes 0.05", "[95% interval, 6 seeds]"]
+    assert panel.get_title(loc="left").split("\n") == told
+    assert (panel.get_legend() is not None) == beyond

@@ -12,7 +12,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label
+from kvsweep.analysis.wording import BY_VALUE, label, number, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 7  # as many as there are colours
 CLOSE = 0.15  # of the distance of two values, that lines are set apart by
+LINE = 15  # points above the panel, that a line takes with its room
 BESIDE = 36  # letters of a line beside the panel
 
 
@@ -94,7 +95,9 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
-        axes.set_title("cliff", loc="left", fontsize=7.5)
+        outside = any(cliff.edge(group.mean_curve.outcome) for group in cliff.groups)
+        above = LINE if outside else None  # of what triangles are
+        axes.set_title("\n".join(where(cliff)), loc="left", fontsize=7.5, pad=above)
         axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE, "in brackets"))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.number_axis(axes, ds[over], x_gib)
@@ -103,6 +106,15 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         _explain_triangles(axes)
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
     return figure_of(axes)
+
+
+def where(cliff: Cliff) -> list[str]:
+    """Say which place is drawn, and of how many seeds, in one text or two."""
+    told = [f"where {cliff.metric} passes {number(cliff.threshold)}"]
+    if cliff.seeds and cliff.seeds > 1:
+        seeds = seeds_counted((group.seeds for group in cliff.groups), cliff.seeds)
+        told.append(f"[{100 * cliff.confidence:g}% interval, {seeds}]")
+    return told
 
 
 def _aside(values: Floats, lines: int) -> float:
