@@ -696,3 +696,12 @@ def test_blocks_that_are_given_win_over_an_estimate_that_leaves_none(tmp_path):
     assert "on h200: no memory is left, as estimated; cache.gpu_blocks wins: 9,999 blocks" in told
     with pytest.raises(InputError, match=r"weights take 131\.42 and activations"):
         scenario(model.format("llama-3.1-70b", "h100", 1) + "[cache]\ngpu_blocks = 9999\n")
+
+
+def test_measured_step_times_are_told_of_a_model_by_its_name_on_hugging_face(tmp_path):
+    path = tmp_path / "s.toml"
+    for name in ("qwen3-32b", "Qwen/Qwen3-32B"):
+        model = f'[model]\npreset = "{name}"\ngpu = "h100"\ntp = 2\n'
+        path.write_text(f"{model}[engine]\nasync_scheduling = true\n{WORKLOAD}")
+        told = model_text(load_sweep(path).scenario({}), tmp_path)
+        assert told.endswith('not measured, but those of latency.model = "qwen3-32b/h100/tp2" are')

@@ -17,7 +17,7 @@ from kvsweep.config.served_model import sized
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.pipeline import longest_stage
-from kvsweep.sizing.shapes import load_model
+from kvsweep.sizing.shapes import load_model, shipped_name
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def measured_times(scenario: Scenario) -> str | None:
     if model.dtype != "auto" or model.weights_gib is not None:  # other bytes than were measured
         return None
     gpu = find_gpu(model.gpu).name
-    name = f"{model.preset}/{gpu}/tp{model.tp}"
+    name = f"{shipped_name(model.preset)}/{gpu}/tp{model.tp}"
     if name not in preset_names():
         return None
     added = load_preset(name, Path()).added
