@@ -129,7 +129,8 @@ class _Driver:
         except KeyboardInterrupt:
             interrupted = True
             for number, running in self._running.items():
-                self._step(number, partial(running.steps.throw, Enough("interrupted")))
+                if number not in self._found:  # one that has ended has told already
+                    self._step(number, partial(running.steps.throw, Enough("interrupted")))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         return [self._found[number] for number in sorted(self._found)], interrupted

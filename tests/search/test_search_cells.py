@@ -429,3 +429,26 @@ def test_why_no_value_keeps_all_requests_is_told(tmp_path):
     problem = sized(tmp_path, cut, "blocks", ("ttft_p99_ms<=0.001",))
     (nowhere,), _ = run(problem)
     assert nowhere.warnings == ()
+
+
+def test_an_interrupt_after_some_searches_have_ended_leaves_what_is_known(tmp_path, monkeypatch):
+    """Whose search had ended was told to end again, which ended the command as a bug."""
+    problem = sized(tmp_path)
+    ended, whole = [], sharing._Driver._watched
+
+    def watched(driver, number, found):
+        ended.append(number)
+        return whole(driver, number, found)
+
+    def interrupting(futures, *arguments):
+        if ended:
+            raise KeyboardInterrupt
+        return waiting(futures, *arguments)
+
+    waiting = sharing.wait
+    monkeypatch.setattr(sharing._Driver, "_watched", watched)
+    monkeypatch.setattr(sharing, "wait", interrupting)
+    found, interrupted = run(problem, workers=1)
+    assert interrupted
+    assert len(found) == len(problem.groups) > 1
+    assert {each.stopped for each in found} > {"interrupted"}
