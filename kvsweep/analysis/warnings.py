@@ -97,10 +97,11 @@ def burst(cells: Cells) -> ResultWarning | None:
         return None
     service = span[found.worst] + sooner[found.worst]
     what = "the cliff is that" if cells.cliff else "latencies are those"
+    several = any(len(cells.axes[name]) > 1 for name in cells.labels(found.worst))
     return found.warning(
         "burst",
         f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s"
-        f"{found.setting}, where one takes {two_digits(service)} s to serve"
+        f"{found.setting if several else ''}, where one takes {two_digits(service)} s to serve"
         f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
         "not of a steady rate; for that take more requests at a rate below capacity",
     )
