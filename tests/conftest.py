@@ -33,8 +33,17 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def _limit(item):
+    """Return how many seconds a test may take, if it says so."""
+    marker = item.get_closest_marker("timeout")
+    return marker.args[0] if marker and marker.args else 0
+
+
 def pytest_collection_modifyitems(config, items):
     if os.environ.get("KVSWEEP_TEST_LONG"):
+        # The longest first: last, it runs on one worker while the others have nothing left.
+        longest = max(items, key=_limit, default=None)
+        items.sort(key=lambda item: item is not longest)
         return
     left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
