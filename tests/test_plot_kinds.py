@@ -797,3 +797,32 @@ def test_a_panel_without_straight_axes_is_refused(projection):
     with pytest.raises(InputError, match=r"^ax: expected a rectilinear panel of Matplotlib's, got"):
         plot.plot_curve(h8(3), "ttft_p99_ms", "gpu_blocks", ax=panel)
     assert not panel.lines
+
+
+def of_two_factors(cells, names=("scheduler", "gpu_blocks")):
+    """Return a measure of two factors of two levels; `cells` is (2, 2, seeds)."""
+    attrs = {"units": "ms", "long_name": "mean time to first token"}
+    return xr.Dataset(
+        {"ttft_mean_ms": ((*names, "seed"), cells, attrs)},
+        coords={names[0]: ["fcfs", "priority"], names[1]: [2000, 1000]},
+        attrs={"title": "Two factors"},
+    )
+
+
+@pytest.mark.parametrize("style", ["column", "slide"])
+@pytest.mark.parametrize("spread", [0.02, 0.3, 0.5])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_verdict_beside_a_wide_interval_stays_in_its_panel(style, spread, sign):
+    noise = np.random.default_rng(3).lognormal(0.0, spread, 12)
+    cells = 500.0 + sign * np.multiply.outer([[1.0, 2.0], [2.0, 300.0]], noise)
+    names = ("scheduler", "gpu_blocks_of_each_instance")
+    with plot.look(style):
+        ds = of_two_factors(cells, names)
+        figure = plot.plot_effects(ds, factorial_effects(ds, "ttft_mean_ms"))
+    told = {"super-additive", "super-multiplicative"} if spread < 0.5 else {"super-additive"}
+    assert told <= set(check_layout(figure))
+    for axes in figure.axes:
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert axes.bbox.x0 - 1 <= box.x0, text
+            assert box.x1 <= axes.bbox.x1 + 1, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib.patheffects import withStroke
@@ -14,17 +14,19 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
 from kvsweep.analysis.effects import refuse_none
+from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import BY_VALUE, effect_name, label, reference_names, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import elided
-from kvsweep.plot.panel import refuse_empty
+from kvsweep.plot.panel import figure_of, lay_out, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 MAX_ROWS = 40
 
@@ -33,6 +35,11 @@ WIDE = 100.0  # of a range of ratios: from here on only powers of ten have room
 ROW_HEIGHT = 0.16  # inches
 LETTERS = 60  # of a row's name
 CHARACTERS = 125  # of a line below the panels
+
+LETTER = 0.05  # inches of a verdict, about
+AWAY = 0.08  # inches from an interval to its verdict, and from there to the edge
+MOST_TAKEN = 0.7  # of the width of a panel, by verdicts on one side
+ROUNDS = 60  # each gives verdicts their share of what the one before has made wider
 
 NARROW = 8.0  # ends of an axis of ratios apart by less have few powers of ten, twos and fives
 
@@ -43,6 +50,15 @@ class _Row:
 
     text: str
     effect: Effect | None = None
+
+
+class _Verdict(NamedTuple):
+    """A verdict to be written: its row, the ends of its interval, and what it says."""
+
+    place: int
+    low: float
+    high: float
+    text: str
 
 
 @checked
@@ -107,6 +123,11 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
         engine = figure.get_layout_engine()
         if engine is not None:
             engine.set(w_pad=0.08)  # type: ignore[call-arg]  # names reach to the left edge
+        lay_out(figure)
+        for axes, scale in zip(panels, scales, strict=True):
+            _name_verdicts(axes, _verdicts(rows, scale))
+            if scale.logarithmic:
+                _tick_ratios(axes)
     return figure
 
 
@@ -123,35 +144,45 @@ def _rows(effects: Effects) -> list[_Row]:
     return rows
 
 
-def _draw(axes: Axes, effects: Effects, rows: list[_Row], scale: Scale) -> None:
-    """Draw one panel: the estimates on one scale."""
-    axes.grid(axis="x", color=style.GRID, linewidth=0.6)
-    axes.axvline(1.0 if scale.logarithmic else 0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
-    drawn = [
+def _estimates(rows: list[_Row], scale: Scale) -> list[tuple[int, Effect, Estimate]]:
+    """List the effects with their rows and what they are on a scale."""
+    return [
         (place, row.effect, row.effect.ratio if scale.logarithmic else row.effect.difference)
         for place, row in enumerate(rows)
         if row.effect is not None
     ]
-    for place, effect, found in drawn:
+
+
+def _verdicts(rows: list[_Row], scale: Scale) -> list[_Verdict]:
+    """List the interactions that are shown."""
+    return [
+        _Verdict(place, found.interval.low, found.interval.high, found.verdict.value)
+        for place, effect, found in _estimates(rows, scale)
+        if len(effect.changes) > 1 and found.verdict and found.interval and _is_shown(found)
+    ]
+
+
+def _draw(axes: Axes, effects: Effects, rows: list[_Row], scale: Scale) -> None:
+    """Draw one panel: the estimates on one scale."""
+    axes.grid(axis="x", color=style.GRID, linewidth=0.6)
+    axes.axvline(1.0 if scale.logarithmic else 0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
+    for place, effect, found in _estimates(rows, scale):
         _draw_estimate(axes, found, place, style.colour(int(len(effect.changes) > 1)))
     if scale.logarithmic:
-        _scale_ratios(axes)
+        axes.set_xscale("log")
+    axes.margins(x=0.08)
+    if scale.logarithmic:
+        _tick_ratios(axes)
     else:
-        axes.margins(x=0.08)
         style.group_thousands(axes, "x")
-    for place, effect, found in drawn:
-        if len(effect.changes) > 1:
-            _name_verdict(axes, found, place)
     name = "ratio" if scale.logarithmic else style.with_unit("difference", effects.units)
     axes.set_xlabel(name)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
 
 
-def _scale_ratios(axes: Axes) -> None:
-    """Make the x axis logarithmic, with round numbers as ticks however narrow it is."""
-    axes.set_xscale("log")
-    axes.margins(x=0.08)
+def _tick_ratios(axes: Axes) -> None:
+    """Write round numbers as ticks of a logarithmic x axis, however narrow it is."""
     low, high = axes.get_xlim()
     narrow = high / low < NARROW
     ticks = (
@@ -178,24 +209,61 @@ def _is_shown(found: Estimate) -> bool:
     return found.verdict not in (None, Verdict.NOT_SHOWN)
 
 
-def _name_verdict(axes: Axes, found: Estimate, place: int) -> None:
-    """Write the verdict on an interaction beside its interval, on the side that has more room."""
-    if found.verdict is None or found.interval is None or not _is_shown(found):
+def _name_verdicts(axes: Axes, named: list[_Verdict]) -> None:
+    """Write the verdicts on interactions beside their intervals, within the panel.
+
+    Each is on the side that has more room, or all are on one if the axis is then shorter. Call it
+    when the panel has its place.
+    """
+    if not named:
         return
-    to_axes = axes.transScale + axes.transLimits
-    middle = to_axes.transform((found.effect, 0.0))[0]
-    left = bool(middle > 0.5)
-    axes.annotate(
-        found.verdict.value,
-        (found.interval.low if left else found.interval.high, place),
-        xytext=(-4 if left else 4, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        va="center",
-        fontsize=6.5,
-        color=style.INK,
-        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
+    scale = axes.xaxis.get_transform()
+    limits = scale.transform(np.array(axes.get_xlim()))
+    ends = scale.transform(np.array([[n.low, n.high] for n in named]).ravel()).reshape(-1, 2)
+    width = axes.bbox.width / figure_of(axes).dpi
+    shares = np.array([(LETTER * len(each.text) + AWAY) / width for each in named])
+    roomy = ends[:, 0] - limits[0] > limits[1] - ends[:, 1]
+    sides = [roomy, np.ones_like(roomy), np.zeros_like(roomy)]
+    wide, left = min(
+        ((_widened(limits, ends, shares, side), side) for side in sides),
+        key=lambda tried: float(np.ptp(tried[0])),
     )
+    axes.set_xlim(*scale.inverted().transform(wide))
+    for each, at_left in zip(named, left.tolist(), strict=True):
+        axes.annotate(
+            each.text,
+            (each.low if at_left else each.high, each.place),
+            xytext=(-4 if at_left else 4, 0),
+            textcoords="offset points",
+            ha="right" if at_left else "left",
+            va="center",
+            fontsize=6.5,
+            color=style.INK,
+            path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
+        )
+
+
+def _widened(limits: Floats, ends: Floats, shares: Floats, left: NDArray[np.bool_]) -> Floats:
+    """Return limits between which texts beside intervals have room.
+
+    Parameters
+    ----------
+    limits : float64 (2,)
+        What there is at least.
+    ends : float64 (texts, 2)
+        Of the intervals.
+    shares : float64 (texts,)
+        What texts take of the width; of long ones, as much as leaves room for intervals.
+    left : bool (texts,)
+        Which of them stand left of their intervals.
+    """
+    low, high = limits
+    taken = np.minimum(shares, MOST_TAKEN)
+    for _ in range(ROUNDS):
+        span = high - low
+        low = np.min(ends[left, 0] - taken[left] * span, initial=low)
+        high = np.max(ends[~left, 1] + taken[~left] * span, initial=high)
+    return np.array([low, high])
 
 
 def _name_rows(axes: Axes, rows: list[_Row]) -> None:
