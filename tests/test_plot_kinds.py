@@ -35,6 +35,7 @@ from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
+from kvsweep.config.design import Design
 from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
 from kvsweep.plot.cliff_rows import plot_many_cliffs
@@ -826,3 +827,17 @@ def test_a_verdict_beside_a_wide_interval_stays_in_its_panel(style, spread, sign
             box = text.get_window_extent()
             assert axes.bbox.x0 - 1 <= box.x0, text
             assert box.x1 <= axes.bbox.x1 + 1, text
+
+
+def test_parameters_whose_keys_end_alike_have_names_of_their_own():
+    """Both were `mean`, and nobody could tell which of them mattered."""
+    span = {"from": 1.0, "to": 9.0, "log": False}
+    ranges = {f"workload.{name}.mean": span for name in ("prompt", "output")}
+    design = Design("saltelli", 8, 0, ranges | {"workload.rate": span})
+    points = np.array(design.points)
+    ds = xr.Dataset({"own": ("sample", points @ [1.0, 10.0, 0.1])})
+    ds = ds.assign_coords(sample=np.arange(len(points)))
+    ds.attrs["sweep"] = json.dumps({"design": design.to_dict(), "grid": {"sample": []}})
+    axes = plot.plot_sensitivity(ds, kvsweep.sensitivity_indices(ds, "own")).axes[0]
+    texts = [text.get_text() for text in axes.get_yticklabels()]
+    assert texts == ["output_mean", "prompt_mean", "rate"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvsweep.analysis.sensitivity import Index, IndexGroup, Sensitivity
+from kvsweep.analysis.settings import axis_keys, sweep_of
 from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
+from kvsweep.config.axes import dimension_names
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.panel import figure_of, one_panel
@@ -64,7 +67,8 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity, ax: Axes | None = Non
     >>> kvsweep.plot.save(kvsweep.plot.plot_sensitivity(ds, indices), "sensitivity.png")
     """
     groups = [group for group in indices.groups if any(i.total is not None for i in group.indices)]
-    rows = [row for group in groups for row in _rows(group)]
+    names = dimension_names(axis_keys(sweep_of(ds)))
+    rows = [row for group in groups for row in _rows(group, names)]
     if not rows:
         raise InputError(f"effects figure: {indices.metric} does not vary over the design")
     if len(rows) > MAX_ROWS:
@@ -81,11 +85,11 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity, ax: Axes | None = Non
     return figure_of(axes)
 
 
-def _rows(group: IndexGroup) -> list[tuple[str, Index | None]]:
-    """List a group's heading, if it has a name, and its parameters."""
+def _rows(group: IndexGroup, names: Mapping[str, str]) -> list[tuple[str, Index | None]]:
+    """List a group's heading, if it has a name, and its parameters, by names of their keys."""
     heading = [(label(group.labels), None)] if group.labels else []
     ordered = sorted(group.indices, key=lambda index: -(index.total or 0.0))
-    return [*heading, *((index.key.rpartition(".")[2], index) for index in ordered)]
+    return [*heading, *((names[index.key], index) for index in ordered)]
 
 
 def _draw(axes: Axes, rows: list[tuple[str, Index | None]]) -> None:
