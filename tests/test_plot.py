@@ -1419,3 +1419,20 @@ def test_a_trend_says_of_which_measure_its_cliffs_are_and_what_its_lines_mean(ra
     told = ["where preemption_rate passes 0.05", "[95% interval, 6 seeds]"]
     assert panel.get_title(loc="left").split("\n") == told
     assert (panel.get_legend() is not None) == beyond
+def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
+    """On a slide titles went on into those of the next panels, and so did labels of axes."""
+    ds = at_rates(h8(2), [1.0, 2.0]).isel(gpu_blocks=slice(0, None, 12))
+    words = "transfers from a CPU tier as vLLM has it, warm-up included"
+    ds["preemption_rate"].attrs["long_name"] = words
+    ds["rate"].attrs["long_name"] = "speculative decoding: draft tokens of a decode"
+    curves = ["preemption_rate", "ttft_p99_ms", "throughput_rps"]
+    with plot.look("slide"):
+        figures = [
+            plot.plot_curve(ds.isel(rate=0), curves, "gpu_blocks"),
+            plot.plot_heatmap(ds.isel(gpu_blocks=[0, 2, 4]), "preemption_rate", "rate", "policy"),
+        ]
+    for figure in figures:
+        plot.save(figure, tmp_path / "a.png")
+        figure.set_layout_engine(None)
+        told = " ".join(" ".join(check_layout(figure)).split())
+        assert words in told

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import LayoutEngine
+    from matplotlib.transforms import Bbox
 
 COLOURS = "<colorbar>"  # what matplotlib labels the axes of a colour bar with
 EDGE = 0.03  # inches that are left free
@@ -77,10 +78,14 @@ def _labels(figure: Figure) -> Iterator[_Label]:
         if not axes.axison or not width or not height:
             continue
         above: Any = axes
-        texts = [axes.title, above._left_title, above._right_title]
-        yield from (_Label(text, width) for text in texts if text.get_text())
+        first, last = beside = _beside(axes, figure)
+        for text in (axes.title, above._left_title, above._right_title):
+            if text.get_text():
+                is_left = text is above._left_title
+                yield _Label(text, width, ends=_titled(axes, figure) if is_left else beside)
         if axes.xaxis.label.get_text():
-            yield _Label(axes.xaxis.label, width, ends=(0.0, _before_colours(axes, figure)))
+            last = min(last, _before_colours(axes, figure))
+            yield _Label(axes.xaxis.label, width, ends=(first, last))
         if axes.yaxis.label.get_text():
             yield _Label(axes.yaxis.label, height, is_upright=True, ends=_between(axes, figure))
     for label in figure.texts:
@@ -88,6 +93,29 @@ def _labels(figure: Figure) -> Iterator[_Label]:
             yield _Label(label, figure.bbox.width, is_of_panel=False, is_of_measure=False)
         elif label.get_text() and label.get_text() == figure.get_supylabel():
             yield _Label(label, figure.bbox.height, is_upright=True, is_of_panel=False)
+
+
+def _row(axes: Axes, figure: Figure) -> list[Bbox]:
+    """Return the places of the panels that stand beside one."""
+    box = axes.bbox
+    shown = (other for other in figure.axes if other.axison and other.get_label() != COLOURS)
+    places = (other.bbox for other in shown if other is not axes)
+    return [other for other in places if other.y0 < box.y1 and box.y0 < other.y1]
+
+
+def _beside(axes: Axes, figure: Figure) -> tuple[float, float]:
+    """Return what a label below a panel has of its row, halfway to the panels beside it."""
+    box = axes.bbox
+    before = max((other.x1 for other in _row(axes, figure) if other.x1 <= box.x0), default=-inf)
+    after = min((other.x0 for other in _row(axes, figure) if other.x0 >= box.x1), default=inf)
+    return 0.5 * (before + box.x0), 0.5 * (after + box.x1)
+
+
+def _titled(axes: Axes, figure: Figure) -> tuple[float, float]:
+    """Return what a title at the left of a panel has, which goes on to that of the next panel."""
+    box, row = axes.bbox, _row(axes, figure)
+    after = min((other.x0 for other in row if other.x0 >= box.x1), default=inf)
+    return (box.x0 if row else 0.0), after - EDGE * figure.dpi
 
 
 def _before_colours(axes: Axes, figure: Figure) -> float:
@@ -144,7 +172,8 @@ def _wrap(label: _Label, figure: Figure, top: float) -> bool:
     letters = int(max(map(len, lines)) * max(0.0, last - first) / (high - low))
     if label.is_of_measure:
         lines = _rejoined(lines)
-    after = "\n".join(textwrap.fill(line, max(FEWEST, letters)) for line in lines)
+    width = max(FEWEST, letters)
+    after = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
     label.text.set_text(after)
     return after != before
 

@@ -238,7 +238,7 @@ def with_unit(name: str, units: str, letters: int = LABEL_CHARACTERS) -> str:
     """Write a name with its unit, as `axis_label` does, in lines of so many letters."""
     said = len(units) > 2 and any(word.startswith(units) for word in name.split())
     text = name if units in ("1", "") or said else f"{name} ({units})"
-    return textwrap.fill(text, letters)
+    return textwrap.fill(text, letters, break_on_hyphens=False)
 
 
 def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> None:
