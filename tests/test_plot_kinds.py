@@ -841,3 +841,28 @@ def test_parameters_whose_keys_end_alike_have_names_of_their_own():
     axes = plot.plot_sensitivity(ds, kvsweep.sensitivity_indices(ds, "own")).axes[0]
     texts = [text.get_text() for text in axes.get_yticklabels()]
     assert texts == ["output_mean", "prompt_mean", "rate"]
+
+
+def test_the_name_of_a_level_is_below_the_title_of_its_panel():
+    one = routing_study()
+    ds = xr.concat([one, one], xr.Variable("rate", [40.0, 200.0]))
+    front = pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max"])
+    figure = plot.plot_pareto(ds, front, {"ttft_p99_ms": 60.0})
+    assert {"level 60", "rate 40", "rate 200"} <= set(check_layout(figure))
+
+
+def test_nobody_hides_a_member_of_the_front():
+    values = {"ttft_p99_ms": ("policy", [80.0, 79.9, 99.0]), "rps": ("policy", [9.0, 9.0, 1.0])}
+    ds = xr.Dataset(values, {"policy": ["one", "two", "three"]})
+    axes = plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min", "rps:max"])).axes[0]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert points[-1].get_xdata().tolist() == [79.9]
+    assert points[-1].get_markerfacecolor() == style.colour(1)
+
+
+def test_a_front_of_more_objectives_than_are_drawn_says_so():
+    """Members that others seemed to dominate were on the front, and nothing said why."""
+    ds = routing_study()
+    ds["evictions"] = -ds["ttft_p99_ms"]
+    front = pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max", "evictions:min"])
+    assert "on the front, by evictions too" in check_layout(plot.plot_pareto(ds, front))

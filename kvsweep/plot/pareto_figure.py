@@ -37,6 +37,7 @@ MAX_ON_SLIDE = 4
 COLUMNS = 2
 
 TITLE = 40  # letters above a panel
+ABOVE_LEVEL = 12.0  # points from a panel to its title, where the name of a level is between
 LETTERS = 20  # of a name beside a point
 MOST_TIED = 3  # lines of names beside a point
 
@@ -142,8 +143,10 @@ def _check_levels(front: Front, levels: Mapping[str, float]) -> None:
 def _entries(front: Front, levels: bool) -> list[tuple[Artist, str]]:
     """Return what the marks mean."""
     looks: dict[str, Any] = {"color": style.FAINT_INK, "linestyle": "none", "marker": "o", "ms": 4}
+    # Of more objectives than are drawn members are on the front that others seem to dominate.
+    others = " and ".join(objective.metric for objective in front.objectives[2:])
     entries: list[tuple[Artist, str]] = [
-        (Line2D([], [], **looks), "on the front"),
+        (Line2D([], [], **looks), f"on the front{others and f', by {others} too'}"),
         (Line2D([], [], mfc=style.PAPER, **looks), "not on it"),
     ]
     if any(m.share_of_resamples is not None for g in front.groups for m in g.members):
@@ -160,8 +163,10 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     axes.grid(color=style.GRID, linewidth=0.6)
     axes.margins(0.14)
     drawn = [m for m in group.members if not np.isnan(m.values).any()]
-    # The first of tied members lies on top: the label of all is in its colour.
-    for i, member in reversed(list(enumerate(group.members))):
+    # Nobody hides a member of the front. The first of tied members lies on top: the label of all is
+    # in its colour.
+    order = sorted(enumerate(group.members), key=lambda each: (each[1].on_front, -each[0]))
+    for i, member in order:
         if member in drawn:
             _draw_member(axes, member, style.colour(i))
     begin_at_zero(axes, "x", [member.values[0] for member in drawn])
@@ -177,7 +182,8 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     style.group_thousands(axes, "y")
     name = label(group.labels)
     if name:
-        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
+        above = ABOVE_LEVEL if front.objectives[0].metric in levels else None
+        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5, pad=above)
 
 
 def _draw_level(axes: Axes, objective: Objective, level: float, *, vertical: bool) -> None:
