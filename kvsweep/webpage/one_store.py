@@ -168,6 +168,8 @@ class StoreReport:
 
     def _curves(self) -> Iterator[tuple[str, str, Any]]:
         """Yield measure, axis and a function that draws, for the headlines of the sweep."""
+        if SAMPLE in self.ds.dims:  # whose points have no order, and each would have a curve
+            return
         along = self.cliff.along if self.cliff is not None else None
         if along is None:
             sizes = {d: self.ds.sizes[d] for d in variables.swept(self.ds) if d != "seed"}

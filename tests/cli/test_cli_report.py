@@ -157,6 +157,7 @@ def test_the_report_of_a_design_tells_what_its_parameters_do(run, tmp_path, meth
     indices = method == "saltelli"
     assert ("explains" in words) == ("first: share of the variance" in words) == indices
     assert ("No effects: " in words) == (not indices)
+    assert "not drawn" not in words  # of curves, which a design has none of, and nobody asked for
 
 
 @pytest.mark.parametrize("at", ["gpu_blocks=100", f"policy={EVIL}"])
