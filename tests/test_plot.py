@@ -1436,3 +1436,20 @@ def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
         figure.set_layout_engine(None)
         told = " ".join(" ".join(check_layout(figure)).split())
         assert words in told
+
+
+def test_a_difference_without_neighbours_is_a_point_and_no_band_bridges_a_gap():
+    """Such points were not seen, and bands went on where no cell has a value."""
+    found = difference()
+    lacking = [
+        replace(item, difference=np.nan, interval=None)
+        if item.labels == {"policy": "round-robin", "gpu_blocks": 2000}
+        else item
+        for item in found.differences
+    ]
+    axes = plot.plot_comparison(replace(found, differences=tuple(lacking))).axes[0]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_xdata().tolist() for line in points] == [[1000.0, 3000.0]]
+    band, intervals = axes.collections[:2]
+    assert not any(path.contains_point((2000.0, 0.5)) for path in band.get_paths())
+    assert [segment[:, 1].tolist() for segment in intervals.get_segments()] == [[-0.5, 1.5]] * 2

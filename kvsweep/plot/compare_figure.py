@@ -12,6 +12,7 @@ from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
@@ -106,11 +107,16 @@ def _draw(panel: Axes, items: list[Difference], along: str, index: int) -> float
     items = sorted(items, key=lambda item: item.labels[along])
     x = np.array([item.labels[along] for item in items], np.float64)
     y = np.array([item.difference for item in items])
+    low, high = np.array([_ends(item) for item in items]).T
     colour = style.colour(index)
-    known = [(place, item.interval) for place, item in zip(x, items, strict=True) if item.interval]
-    if known:
-        low, high = ([getattr(i, end) for _, i in known] for end in ("low", "high"))
-        panel.fill_between([p for p, _ in known], low, high, color=colour, alpha=0.2, linewidth=0)
+    panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     panel.plot(x, y, color=colour, linestyle=style.dash(index))
+    draw_alone(panel, x, (y, low, high), colour)
     finite = y[np.isfinite(y)]
     return float(finite[-1]) if finite.size else np.nan
+
+
+def _ends(item: Difference) -> tuple[float, float]:
+    """Return the ends of an interval, NaN if there is none."""
+    found = item.interval
+    return (np.nan, np.nan) if found is None else (found.low, found.high)
