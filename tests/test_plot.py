@@ -1453,3 +1453,16 @@ def test_a_difference_without_neighbours_is_a_point_and_no_band_bridges_a_gap():
     band, intervals = axes.collections[:2]
     assert not any(path.contains_point((2000.0, 0.5)) for path in band.get_paths())
     assert [segment[:, 1].tolist() for segment in intervals.get_segments()] == [[-0.5, 1.5]] * 2
+
+
+def test_a_close_up_between_values_decades_apart_has_numbers():
+    """Of values that were swept one was in sight, and nobody could tell where a cliff is."""
+    blocks = [0.0005, 5.0, 1e6]
+    ds = dataset([[0.0, 0.5, 0.6], [0.0, 0.6, 0.6]], policies=["a", "b"], blocks=blocks)
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    figure.draw_without_rendering()
+    rows = figure.axes[2]
+    low, high = rows.get_xlim()
+    assert sum(low <= each <= high for each in blocks) < 2
+    assert sum(low <= tick <= high for tick in rows.get_xticks()) > 2
+    check_layout(figure)

@@ -101,7 +101,7 @@ class FittingLocator(MaxNLocator):
 
 
 class SweptLocator(Locator):
-    """Values of a logarithmic axis as they were swept, or of many round numbers between.
+    """Values of a logarithmic axis as they were swept; of many, or fewer than two, round numbers.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class SweptLocator(Locator):
         low, high = sorted((vmin, vmax))
         an_inch = np.log(high / low) / _inches(self.axis)
         swept = self.values[(self.values >= low) & (self.values <= high)]
-        if len(swept) <= MOST_SWEPT:
+        if 1 < len(swept) <= MOST_SWEPT:
             return self._with_room(swept, an_inch)
         kept = []
         for firsts in ((1.0, 2.0, 5.0), (1.0,)):

@@ -401,3 +401,19 @@ def test_the_close_up_of_a_cliff_over_decades_is_a_share_of_them(chromium):
         page.close()
     assert cliff["value"] / 10 < low < high < cliff["value"] * 10
     assert is_disabled
+
+
+def test_a_logarithmic_axis_between_its_values_has_numbers(chromium):
+    patterns = (rf"function {name}\b.*?\n}}" for name in ("sweptTicks", "withRoom", "roundNumbers"))
+    found = [re.search(pattern, script(), re.DOTALL) for pattern in patterns]
+    page = chromium.new_page()
+    told = page.evaluate(
+        f"""([values, low, high]) => {{
+            {"".join(each[0] for each in found)}
+            const place = (value) => 100 * Math.log10(value / low);
+            return sweptTicks(values, Object.assign(place, {{ low, high }}), 50);
+        }}""",
+        [[0.0005, 5, 1e6], 0.04, 8],
+    )
+    page.close()
+    assert told == [0.1, 1]

@@ -57,10 +57,11 @@ function unevenness(steps) {
   return Math.sqrt(steps.reduce((sum, step) => sum + (step - mean) ** 2, 0) / steps.length) / mean;
 }
 
-// Of a logarithmic axis: its values, or of many round numbers, so many pixels apart at least.
+// Of a logarithmic axis: its values, or of many or fewer than two round numbers, so many pixels apart
+// at least.
 export function sweptTicks(values, place, apart) {
   const seen = values.filter((value) => value >= place.low && value <= place.high);
-  const tried = seen.length > 12 ? [[1, 2, 5], [1]].map((firsts) => roundNumbers(place, firsts)) : [seen];
+  const tried = seen.length < 2 || seen.length > 12 ? [[1, 2, 5], [1]].map((firsts) => roundNumbers(place, firsts)) : [seen];
   const kept = tried.map((found) => withRoom(found, place, apart));
   return kept.find((list, which) => list.length > 1 && list.length === tried[which].length) ?? kept[0];
 }
