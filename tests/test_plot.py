@@ -1466,3 +1466,9 @@ def test_a_close_up_between_values_decades_apart_has_numbers():
     assert sum(low <= each <= high for each in blocks) < 2
     assert sum(low <= tick <= high for tick in rows.get_xticks()) > 2
     check_layout(figure)
+
+
+def test_a_trace_that_may_not_tell_what_is_alike_is_not_said_to_repeat_nothing():
+    columns = {"blocks": [8, 9], "lru_hit_rate": [0.0, 0.0], "best_hit_rate": [0.0, 0.0]}
+    (told,) = plot_hits("a.csv", columns, 0.0, 16).axes[0].texts
+    assert told.get_text().split("\n")[-1] == "or the file does not tell"

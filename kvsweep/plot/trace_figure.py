@@ -129,7 +129,7 @@ def _draw_ages(panel: Axes, tokens: NDArray[np.int64], age_us: NDArray[np.int64]
 
 def _leave_empty(panel: Axes) -> None:
     panel.set_axis_off()
-    text = "no request begins\nas an earlier one does"
+    text = "no request begins\nas an earlier one does,\nor the file does not tell"
     panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", color=style.FAINT_INK)
 
 
