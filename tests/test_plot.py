@@ -1472,3 +1472,13 @@ def test_a_trace_that_may_not_tell_what_is_alike_is_not_said_to_repeat_nothing()
     columns = {"blocks": [8, 9], "lru_hit_rate": [0.0, 0.0], "best_hit_rate": [0.0, 0.0]}
     (told,) = plot_hits("a.csv", columns, 0.0, 16).axes[0].texts
     assert told.get_text().split("\n")[-1] == "or the file does not tell"
+
+
+def test_numbers_of_a_heatmap_ascend_however_a_sweep_lists_them():
+    """Of more than six some stand below it, so that a cell was taken for what lies between them."""
+    ds = at_rates(h8(3), [500.0, 2000.0, 1000.0]).isel(policy=0)
+    mixed = ds.isel(gpu_blocks=[30, 2, 20, 8, 40, 12, 4, 16])
+    axes = plot.plot_heatmap(mixed, "preemption_rate", "gpu_blocks", "rate").axes[0]
+    expected = mixed["preemption_rate"].mean("seed").sortby(["rate", "gpu_blocks"])
+    assert np.allclose(axes.images[0].get_array(), expected.transpose("rate", "gpu_blocks"))
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["500", "1,000", "2,000"]

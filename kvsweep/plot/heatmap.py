@@ -57,8 +57,8 @@ def plot_heatmap(
 ) -> Figure:
     """Draw the mean over seeds of `metric` over axes `x` and `y`.
 
-    Axes of names and uneven numeric axes are drawn as equal cells with their values; blocks have
-    their GiB below them where the bytes of a token are known. At most one
+    Axes of names, in their order, and uneven numeric axes, ascending, are drawn as equal cells with
+    their values; blocks have their GiB below them where the bytes of a token are known. At most one
     more dimension may be left: one panel per value of it. Cells without a result are hatched.
 
     Parameters
@@ -106,7 +106,9 @@ def plot_heatmap(
         )
     refuse_empty(metric, [array.values])
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
-    mean = mean.transpose(*rest, y, x)
+    # Of many numbers some are told: what is between two of them must lie between.
+    numbers = [name for name in (x, y) if name in mean.coords and _is_numeric(mean[name])]
+    mean = mean.sortby(numbers).transpose(*rest, y, x)
     refuse_panels(ax, panels)
     slide = current().is_slide
     with style.drawing():
