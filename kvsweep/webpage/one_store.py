@@ -18,7 +18,7 @@ from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.analysis.wording import level
-from kvsweep.config.axes import SAMPLE
+from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
 from kvsweep.plot.cliff_figure import plot_cliff
 from kvsweep.plot.cliff_rows import plot_many_cliffs
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from kvsweep.analysis.effect_records import Effects
 
 CURVES = ("ttft_p99_ms", "throughput_rps", "prefix_hit_rate")
+
+BANDS = ": means over seeds, with 95% intervals"
+"""What curves are, whose figure does not say it."""
 
 MEASURE = "ttft_p99_ms"  # of effects, where a sweep does not say what it is about
 
@@ -147,8 +150,9 @@ class StoreReport:
         if self.cliff is not None:
             caption = f"{self.cliff.metric} and its cliff"
             made.append(self._drawn("cliff", caption, self._draw_cliff))
+        bands = BANDS if self.ds.sizes.get(SEED, 1) > 1 else ""
         made += [
-            self._drawn(f"curve-{metric}", f"{metric} along {along}", plot)
+            self._drawn(f"curve-{metric}", f"{metric} along {along}{bands}", plot)
             for metric, along, plot in self._curves()
         ]
         if self._front is not None:

@@ -28,7 +28,9 @@ def comparison(a: StoreReport, b: StoreReport, metrics: list[str]) -> str:
         parts.append(heading("Settings") + paragraphs(differing_parts(found)))
     for metric, found in compared.items():
         parts.append(heading(f"Difference of {metric}"))
-        caption = f"{metric}, B minus A"
+        known = any(item.interval for item in found.differences)
+        bands = f", with {100 * found.confidence:g}% intervals" if known else ""
+        caption = f"{metric}, B minus A{bands}"
         parts.append(drawn(partial(plot_comparison, found), caption, f"ab-{metric}"))
         parts.append(paragraphs(difference_parts(found)))
     for letter, store in (("A", a), ("B", b)):

@@ -286,3 +286,19 @@ def test_columns_of_long_names_are_not_as_narrow_as_a_word():
 
 def page_table(rows):
     return paragraphs([table(("", "interval"), rows)])
+
+
+def test_captions_say_what_bands_are_where_there_are_any(run, tmp_path):
+    for name, seeds in (("a", 3), ("b", 2), ("c", 1)):
+        sweep = make_sweep(tmp_path, BASE + GRID + CLIFF, seeds=seeds)
+        kvsweep.run(sweep, out=f"{name}.zarr", workers=1)
+    told = {}
+    for words in ("a.zarr", "c.zarr", "a.zarr b.zarr --compare", "a.zarr c.zarr --compare"):
+        run("report", *words.split(), "-o", "page.html", "--overwrite")
+        page = (tmp_path / "page.html").read_text()
+        told[words] = re.findall("<figcaption>(.*?)</figcaption>", page)
+    bands = "ttft_p99_ms along gpu_blocks: means over seeds, with 95% intervals"
+    assert bands in told["a.zarr"]
+    assert "ttft_p99_ms along gpu_blocks" in told["c.zarr"]
+    assert "ttft_p99_ms, B minus A, with 95% intervals" in told["a.zarr b.zarr --compare"]
+    assert "ttft_p99_ms, B minus A" in told["a.zarr c.zarr --compare"]
