@@ -1482,3 +1482,11 @@ def test_numbers_of_a_heatmap_ascend_however_a_sweep_lists_them():
     expected = mixed["preemption_rate"].mean("seed").sortby(["rate", "gpu_blocks"])
     assert np.allclose(axes.images[0].get_array(), expected.transpose("rate", "gpu_blocks"))
     assert [text.get_text() for text in axes.get_yticklabels()] == ["500", "1,000", "2,000"]
+
+
+def test_a_heatmap_says_which_is_better_only_of_what_is_known():
+    ds = at_rates(h8(2), [1.0, 2.0]).isel(policy=0)
+    ds["own"] = ds["preemption_rate"].assign_attrs(long_name="a gain")
+    axes = plot.plot_heatmap(ds, "own", "gpu_blocks", "rate", threshold=0.5).axes
+    assert axes[1].get_ylabel() == "a gain\nline: 0.5"
+    assert plot.plot_heatmap(ds, "own", "gpu_blocks", "rate").axes[1].get_ylabel() == "a gain"

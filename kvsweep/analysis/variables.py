@@ -36,6 +36,28 @@ HIGHER_IS_BETTER = frozenset(
     name for name in VARIABLES if re.sub("_by_(round|class)", "", name) in _HIGHER
 )
 
+# Of these nobody can say: how much there was of what a cell was asked for, or does in serving it.
+_NEITHER = {
+    "injected",
+    "running",
+    "peak_blocks",
+    "mean_blocks",
+    "mean_running",
+    "offloads",
+    "reloads",
+    "tier_loads",
+    "tier_stores",
+    "tier_loaded_tokens",
+    "tier_stored_tokens",
+    "window_freed",
+    "draft_tokens",
+    "pulls",
+    "pulled_tokens",
+    "steps",
+    "pruned",
+    "arrivals_s",
+}
+
 # Values that are read at once: the names of a million cells are 48 MB, and as much again where they
 # are compared.
 AT_ONCE = 2**17
@@ -44,6 +66,25 @@ NO_VALUE = "no value"
 """Why a cell has no number whose status does not say so."""
 
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
+
+
+def better(name: str) -> str:
+    """Return whether ``more`` or ``less`` of a measure is better, to tell it; empty if neither is.
+
+    Of what somebody has added it is not known; a cliff is looked for as if less were better.
+
+    Examples
+    --------
+    >>> better("throughput_rps"), better("ttft_p99_ms"), better("pulls"), better("my_own")
+    ('more', 'less', '', '')
+    """
+    match = _QUANTILE_NAME.fullmatch(name)
+    known = [name, match["stem"] + (match["unit"] or "")] if match else [name]
+    if name in HIGHER_IS_BETTER:
+        return "more"
+    if re.sub("_by_(round|class)", "", name) in _NEITHER:
+        return ""
+    return "less" if any(each in VARIABLES for each in known) else ""
 
 
 def names(ds: xr.Dataset) -> list[str]:

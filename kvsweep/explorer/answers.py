@@ -72,11 +72,11 @@ def curves(parts: Sequence[xr.Dataset], measure: str, along: str) -> dict[str, A
     arrays = [variables.get(ds, measure) for ds in parts]
     values = [_rows(array, along) for array in arrays]
     attrs = arrays[0].attrs
-    found = {
+    found: dict[str, Any] = {
         "name": measure,
         "label": str(attrs.get("long_name", measure)),
         "units": str(attrs.get("units", "1")),
-        "more_is_better": measure in variables.HIGHER_IS_BETTER,
+        "better": variables.better(measure),
         "curves": [_band(rows) for rows in values],
         "difference": None,
     }

@@ -211,5 +211,4 @@ def told_measures() -> list[dict[str, Any]]:
 
 def told(name: str, label: str, units: str) -> dict[str, Any]:
     """Describe a measure for the page."""
-    better = name in variables.HIGHER_IS_BETTER
-    return {"name": name, "label": label, "units": units, "more_is_better": better}
+    return {"name": name, "label": label, "units": units, "better": variables.better(name)}

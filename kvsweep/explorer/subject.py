@@ -81,7 +81,7 @@ class Subject(Protocol):
 
     @property
     def measures(self) -> list[dict[str, Any]]:
-        """The measures that there may be: name, label, units, whether more is better."""
+        """The measures that there may be: name, label, units, which is better."""
 
     @property
     def alongs(self) -> list[dict[str, str]]:

@@ -12,7 +12,6 @@ from matplotlib.colors import LogNorm, Normalize
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.analysis.wording import BY_VALUE, label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
@@ -179,10 +178,11 @@ def _bar(image: AxesImage, axes: list[Axes], rooms: list[Axes]) -> Colorbar:
 
 def _told(array: xr.DataArray, metric: str, threshold: float | None, characters: int) -> str:
     """Return what the colours are of, in lines that a colour bar is as long as."""
-    better = "more" if metric in HIGHER_IS_BETTER else "less"
-    line = "" if threshold is None else f"; line: {number(threshold)}"
+    better = variables.better(metric)
+    told = [f"{better} is better"] if better else []
+    told += [] if threshold is None else [f"line: {number(threshold)}"]
     name = textwrap.fill(" ".join(style.axis_label(array).split()), characters)
-    return f"{name}\n{better} is better{line}"
+    return "\n".join(filter(None, [name, "; ".join(told)]))
 
 
 def _draw_threshold(panel: Axes, table: xr.DataArray, threshold: float) -> None:

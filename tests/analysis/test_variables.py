@@ -217,3 +217,12 @@ def test_a_quantile_that_was_assigned_in_other_units_keeps_them():
     assert found.attrs == {"units": "s", "long_name": LONG_NAME.replace("95", "99")}
     with pytest.raises(InputError, match="'ttft_p99_ms' is in ms in A and in s in B"):
         kvsweep.compare(ds, ds.assign(ttft_p99_ms=own), "ttft_p99_ms")
+
+
+def test_of_what_a_cell_does_neither_more_nor_less_is_said_to_be_better():
+    told = {name: variables.better(name) for name in VARIABLES}
+    assert {told[name] for name in variables.HIGHER_IS_BETTER} == {"more"}
+    assert {told[name] for name in ("pulls", "steps", "injected", "injected_by_round")} == {""}
+    assert {told[name] for name in ("preemption_rate", "ttft_mean_ms", "evictions")} == {"less"}
+    assert variables.better("ttft_p99_ms") == variables.better("ttft_p99.9_ms") == "less"
+    assert variables.better("what_somebody_added") == variables.better("own_p99_ms") == ""

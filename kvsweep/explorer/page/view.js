@@ -216,9 +216,9 @@ export class View {
     const curves = measure.curves.map((curve, n) => ({ ...curve, kind: kinds[n], name: isPair ? "AB"[n] : "" }));
     const isFirst = place === 0 && answer.cliff;
     const cliffs = isFirst ? answer.cliff.groups.map((group, n) => ({ ...group, kind: kinds[n] })) : [];
-    const better = measure.more_is_better ? "more is better" : "less is better";
+    const better = measure.better && `; ${measure.better} is better`;
     const caption = this.charts[place].node.parentElement.querySelector(".meaning");
-    caption.textContent = `${withUnit(sentence(measure.label), measure.units)}; ${better}`;
+    caption.textContent = `${withUnit(sentence(measure.label), measure.units)}${better}`;
     this.charts[place].show({ axis: { ...answer.axis, gib: place ? null : answer.axis.gib }, curves, cliffs, units: measure.units, label: measure.label, threshold: isFirst ? answer.cliff.threshold : null });
   }
 
