@@ -417,3 +417,25 @@ def test_a_logarithmic_axis_between_its_values_has_numbers(chromium):
     )
     page.close()
     assert told == [0.1, 1]
+
+
+def test_an_interval_that_reaches_zero_does_not_make_a_chart_over_decades_linear(chromium):
+    """With the first few seeds one often does, and with more none: the chart changed its scale."""
+    found = re.search(r"function extent\b.*?\n}", script(), re.DOTALL)
+    page = chromium.new_page()
+    told = page.evaluate(
+        f"""(lists) => {{
+            {found[0]}
+            return lists.map(([values, wanted, means]) => extent(values, wanted, means));
+        }}""",
+        [
+            [[40, 22_000, -30, 23_000], [], [40, 22_000]],
+            [[40, 22_000, 20, 23_000], [], [40, 22_000]],
+            [[40, 22_000, -30, 23_000], [0], [40, 22_000]],
+            [[0, 22_000], [], [0, 22_000]],
+        ],
+    )
+    page.close()
+    assert [each["isLogarithmic"] for each in told] == [True, True, False, False]
+    assert told[0]["low"] == pytest.approx(4 / 1.2)
+    assert told[1]["low"] == pytest.approx(20 / 1.2)

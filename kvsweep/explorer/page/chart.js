@@ -58,7 +58,7 @@ export class Chart {
     const inside = (list) => [...list.filter((_, place) => seen[place]), ...ends(list)];
     const values = curves.flatMap((c) => [...inside(c.mean), ...inside(c.low), ...inside(c.high)]);
     const wanted = this.data.threshold === null ? [] : [this.data.threshold];
-    const span = extent(values, this.data.zero ? [0] : wanted);
+    const span = extent(values, this.data.zero ? [0] : wanted, curves.flatMap((c) => inside(c.mean)));
     const scale = span.isLogarithmic ? logarithmic : linear;
     this.y = scale(span.low, span.high, this.height - bottom, TOP);
     const levels = this.y.isLogarithmic ? powers(this.y.low, this.y.high) : ticks(this.y.low, this.y.high, this.height > 200 ? 6 : 4);

@@ -91,13 +91,14 @@ export function denser(values) {
 }
 
 // Where curves of some values are drawn: from 0 if they are not far from it; by ratios if they
-// are far from each other.
-export function extent(values, wanted = []) {
+// are far from each other, and `means`, whose intervals may reach 0, do not.
+export function extent(values, wanted = [], means = values) {
   const known = values.concat(wanted).filter((value) => value !== null);
   if (!known.length) return { low: 0, high: 1, isLogarithmic: false };
   let low = Math.min(...known);
   let high = Math.max(...known);
-  if (low > 0 && high / low > 200) return { low: low / 1.2, high: high * 1.2, isLogarithmic: true };
+  const least = Math.min(...means.concat(wanted).filter((value) => value !== null));
+  if (least > 0 && high / least > 200) return { low: Math.max(low, least / 10) / 1.2, high: high * 1.2, isLogarithmic: true };
   if (low > -0.03 * high && low < 0.6 * high) low = 0; // an interval may end just below
   if (low === high) return low ? { low: low - 0.1 * Math.abs(low), high: high + 0.1 * Math.abs(high) } : { low: 0, high: 1 };
   const room = 0.06 * (high - low);
