@@ -1411,33 +1411,6 @@ def test_the_texts_of_a_single_capacity_are_apart(tokens):
     check_layout(figure)
 
 
-@pytest.mark.parametrize(("rates", "beyond"), [([10.0, 1000.0, 2000.0], True), (RATES, False)])
-def test_a_trend_says_of_which_measure_its_cliffs_are_and_what_its_lines_mean(rates, beyond):
-    """Its panel was called "cliff", whatever was asked."""
-    ds = at_rates(h8(6), rates)
-    (panel,) = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes
-    told = ["where preemption_rate passes 0.05", "[95% interval, 6 seeds]"]
-    assert panel.get_title(loc="left").split("\n") == told
-    assert (panel.get_legend() is not None) == beyond
-def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
-    """On a slide titles went on into those of the next panels, and so did labels of axes."""
-    ds = at_rates(h8(2), [1.0, 2.0]).isel(gpu_blocks=slice(0, None, 12))
-    words = "transfers from a CPU tier as vLLM has it, warm-up included"
-    ds["preemption_rate"].attrs["long_name"] = words
-    ds["rate"].attrs["long_name"] = "speculative decoding: draft tokens of a decode"
-    curves = ["preemption_rate", "ttft_p99_ms", "throughput_rps"]
-    with plot.look("slide"):
-        figures = [
-            plot.plot_curve(ds.isel(rate=0), curves, "gpu_blocks"),
-            plot.plot_heatmap(ds.isel(gpu_blocks=[0, 2, 4]), "preemption_rate", "rate", "policy"),
-        ]
-    for figure in figures:
-        plot.save(figure, tmp_path / "a.png")
-        figure.set_layout_engine(None)
-        told = " ".join(" ".join(check_layout(figure)).split())
-        assert words in told
-
-
 def test_a_difference_without_neighbours_is_a_point_and_no_band_bridges_a_gap():
     """Such points were not seen, and bands went on where no cell has a value."""
     found = difference()
@@ -1490,3 +1463,33 @@ def test_a_heatmap_says_which_is_better_only_of_what_is_known():
     axes = plot.plot_heatmap(ds, "own", "gpu_blocks", "rate", threshold=0.5).axes
     assert axes[1].get_ylabel() == "a gain\nline: 0.5"
     assert plot.plot_heatmap(ds, "own", "gpu_blocks", "rate").axes[1].get_ylabel() == "a gain"
+
+
+def test_a_trend_says_of_what_its_cliffs_are_and_what_its_bars():
+    """It said "cliff": of which measure and threshold, nothing in it told."""
+    ds = at_rates(h8(6), [1000.0, 2000.0])
+    figure = plot.plot_cliff_trend(ds, find_cliff(ds, threshold=0.2, confidence=0.9), "rate")
+    told = "cliff: where preemption_rate passes 0.2 [90% interval, 6 seeds]"
+    assert told in [" ".join(text.split()) for text in check_layout(figure)]
+    single = ds.isel(seed=0, drop=True)
+    axes = plot.plot_cliff_trend(single, find_cliff(single, threshold=0.2), "rate").axes[0]
+    assert axes.get_title("left") == "cliff: where preemption_rate passes 0.2"
+
+
+def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
+    """On a slide titles went on into those of the next panels, and so did labels of axes."""
+    ds = at_rates(h8(2), [1.0, 2.0]).isel(gpu_blocks=slice(0, None, 12))
+    words = "transfers from a CPU tier as vLLM has it, warm-up included"
+    ds["preemption_rate"].attrs["long_name"] = words
+    ds["rate"].attrs["long_name"] = "speculative decoding: draft tokens of a decode"
+    curves = ["preemption_rate", "ttft_p99_ms", "throughput_rps"]
+    with plot.look("slide"):
+        figures = [
+            plot.plot_curve(ds.isel(rate=0), curves, "gpu_blocks"),
+            plot.plot_heatmap(ds.isel(gpu_blocks=[0, 2, 4]), "preemption_rate", "rate", "policy"),
+        ]
+    for figure in figures:
+        plot.save(figure, tmp_path / "a.png")
+        figure.set_layout_engine(None)
+        told = " ".join(" ".join(check_layout(figure)).split())
+        assert words in told

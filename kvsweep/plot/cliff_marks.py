@@ -179,6 +179,15 @@ def _rows_title(cliff: Cliff) -> str:
     return f"cliff [{level}, {seeds}{few}]; ticks: single seeds"
 
 
+def passing(cliff: Cliff) -> str:
+    """Say what cliffs are: ``where preemption_rate passes 0.05 [95% interval, 20 seeds]``."""
+    told = f"where {cliff.metric} passes {number(cliff.threshold)}"
+    if not cliff.seeds or cliff.seeds < 2:
+        return told
+    seeds = seeds_counted((group.seeds for group in cliff.groups), cliff.seeds)
+    return f"{told} [{100 * cliff.confidence:g}% interval, {seeds}]"
+
+
 def row_text(cliff: Cliff, group: GroupCliff, name: str) -> str:
     """Return ``round-robin: 2,143 [2,131, 2,158]``, or where the cliff is if it is not here."""
     name = f"{name}: " if name else ""

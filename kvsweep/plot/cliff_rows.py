@@ -12,9 +12,10 @@ from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.wording import BY_VALUE, interval_ends, label, number
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.cliff_marks import passing
 from kvsweep.plot.labels import elided
 from kvsweep.plot.panel import check_found_in, figure_of, one_panel, refuse_empty
-from kvsweep.plot.trend import plot_cliff_trend, where
+from kvsweep.plot.trend import plot_cliff_trend
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +89,7 @@ def _frame(axes: Axes, ds: xr.Dataset, cliff: Cliff) -> None:
         axes.set_xlim(low - room, high + room)
     axes.grid(axis="x", color=style.GRID, linewidth=0.6)
     axes.set_xlabel(style.memory_label(axis, gib))
-    told = " ".join(where(cliff))
+    told = passing(cliff)
     if any(cliff.edge(group.mean_curve.outcome) for group in cliff.groups):
         told += "; triangles: beyond the swept range"
     axes.set_title(told, loc="left", fontsize=7.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +13,11 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label, number, seeds_counted
+from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.cliff_marks import passing
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import check_found_in, figure_of, one_panel, refuse_empty
 from kvsweep.plot.ticks import SPAN, is_wide
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 7  # as many as there are colours
 CLOSE = 0.15  # of the distance of two values, that lines are set apart by
-LINE = 15  # points above the panel, that a line takes with its room
+ABOVE_KEY = 14.0  # points from the panel to its title, where the key of triangles is between
 BESIDE = 36  # letters of a line beside the panel
 
 
@@ -95,26 +97,14 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
-        outside = any(cliff.edge(group.mean_curve.outcome) for group in cliff.groups)
-        above = LINE if outside else None  # of what triangles are
-        axes.set_title("\n".join(where(cliff)), loc="left", fontsize=7.5, pad=above)
         axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE, "in brackets"))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.number_axis(axes, ds[over], x_gib)
         _scale_cliffs(axes, cliff)
         style.group_thousands(axes, "y", y_gib)
-        _explain_triangles(axes)
+        _explain(axes, cliff)
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
     return figure_of(axes)
-
-
-def where(cliff: Cliff) -> list[str]:
-    """Say which place is drawn, and of how many seeds, in one text or two."""
-    told = [f"where {cliff.metric} passes {number(cliff.threshold)}"]
-    if cliff.seeds and cliff.seeds > 1:
-        seeds = seeds_counted((group.seeds for group in cliff.groups), cliff.seeds)
-        told.append(f"[{100 * cliff.confidence:g}% interval, {seeds}]")
-    return told
 
 
 def _aside(values: Floats, lines: int) -> float:
@@ -132,8 +122,13 @@ def _scale_cliffs(axes: Axes, cliff: Cliff) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _explain_triangles(axes: Axes) -> None:
-    if any(line.get_marker() in ("v", "^") for line in axes.lines):
+def _explain(axes: Axes, cliff: Cliff) -> None:
+    """Say above the panel what its cliffs are, and what triangles."""
+    triangles = any(line.get_marker() in ("v", "^") for line in axes.lines)
+    lines = f"cliff: {passing(cliff)}".replace(" [", "\n[").split("\n")
+    told = "\n".join(textwrap.fill(line, style.LABEL_CHARACTERS) for line in lines)
+    axes.set_title(told, loc="left", fontsize=7.5, pad=ABOVE_KEY if triangles else None)
+    if triangles:
         key = Line2D([], [], linestyle="none", marker="^", ms=4, color=style.FAINT_INK)
         axes.legend(
             [key],
