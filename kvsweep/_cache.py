@@ -27,6 +27,9 @@ folder: Path | None = None
 SECONDS = 30
 """Of a processor, to compile an entry of the kernel: 20 to 28 measured, 34 with a connector."""
 
+steeper = 1
+"""How many times what an entry has beyond the usual one takes here. Set by `_jit` too."""
+
 seconds = SECONDS
 """What compiling takes here, for messages. `_jit` sets more if it must do without tricks."""
 

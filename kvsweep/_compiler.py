@@ -17,14 +17,16 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.datamodel import models, register_default
-from numba.core.ir_utils import get_definition, guard
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.core.untyped_passes import IRProcessing
 from numba.extending import typeof_impl
 
 from kvsweep import _cache
+from kvsweep._absent import AbsentFields, may_lack
 from kvsweep._entry_cache import EntryCache
+
+__all__ = ["kernel", "leaf", "may_lack", "part", "pass_whole"]
 
 
 def _digest(*names: str) -> str:
@@ -77,62 +79,6 @@ def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:
     """Let compiled functions get the values of these named tuples of arrays as one."""
     for bundle in bundles:
         typeof_impl.register(bundle)(_type_of_bundle)
-
-
-_optional: set[str] = set()
-
-
-def may_lack(*names: str) -> None:
-    """Let records that compiled functions get lack fields of these names: those are 0 then."""
-    _optional.update(names)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _AbsentFields(FunctionPass):  # type: ignore[misc]
-    """Take a field that the record of an argument may lack, and does, as 0; set nothing there.
-
-    So what hangs on it is gone before types are inferred, as numba drops branches on constants. A
-    kernel compiles in half the time where the half that it does not need is behind such fields.
-    """
-
-    _name = "absent_fields"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state: Any) -> bool:
-        func_ir = state.func_ir
-        changed = False
-        for block in func_ir.blocks.values():
-            kept = []
-            for node in block.body:
-                if isinstance(node, ir.SetItem) and _is_absent(state, node.target, node.index):
-                    changed = True
-                    continue
-                if (
-                    isinstance(node, ir.Assign)
-                    and isinstance(node.value, ir.Expr)
-                    and node.value.op == "getitem"
-                    and _is_absent(state, node.value.value, node.value.index)
-                ):
-                    node.value = ir.Const(0, node.loc)
-                    func_ir._definitions[node.target.name] = [node.value]
-                    changed = True
-                kept.append(node)
-            block.body[:] = kept
-        return changed
-
-
-def _is_absent(state: Any, record: ir.Var, index: ir.Var) -> bool:
-    """Return whether an argument is a record, and lacks a field of this name as it may."""
-    found = guard(get_definition, state.func_ir, record)
-    name = guard(get_definition, state.func_ir, index)
-    if not isinstance(found, ir.Arg) or not isinstance(name, ir.Const):
-        return False
-    if name.value not in _optional:
-        return False
-    kind = state.args[found.index]
-    return isinstance(kind, types.Record) and name.value not in kind.fields
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -240,7 +186,7 @@ class _Compiler(CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_AbsentFields, IRProcessing)
+        passes.add_pass_after(AbsentFields, IRProcessing)
         passes.add_pass_after(_UnsignedIndices, NopythonTypeInference)
         passes.add_pass_after(self.lowering, NativeLowering)
         passes.passes = [item for item in passes.passes if item[0] is not NativeLowering]

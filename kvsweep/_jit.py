@@ -21,6 +21,7 @@ from kvsweep._sample import try_out
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
+    "_absent.py",
     "_ahead.py",
     "_cache.py",
     "_compiler.py",
@@ -87,11 +88,11 @@ def _set_up() -> Any:
         except Exception as error:  # whatever of numba is missing, or differs
             why = f"numba {numba.__version__} is not as expected ({type(error).__name__}: {error})"
     if name:
-        _cache.seconds = _plain.SECONDS
         _cache.folder = _cache.make_folder(f"{name}-plain")
+        _plain.prune()
         _cache.tell(
             f"{why}: the kernel is compiled by public means of numba, to the same results, "
-            f"in about {_plain.SECONDS} s with {_plain.GIB} GiB of memory"
+            f"{_plain.note_cost()}"
         )
     return _plain
 
@@ -128,5 +129,5 @@ pass_whole: Callable[..., None] = _how.pass_whole
 may_lack: Callable[..., None] = _how.may_lack
 """Let records that compiled functions get lack fields of these names: those are 0 then."""
 
-prunes: bool = _how is not _plain and not numba.config.DISABLE_JIT
+prunes: bool = (_how is not _plain or _plain.prunes()) and not numba.config.DISABLE_JIT
 """Whether records may lack them; else each must have all."""

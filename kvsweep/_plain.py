@@ -1,10 +1,12 @@
 """The decorators by numba's public means, for a numba whose inside is not what `_compiler` needs.
 
-The same functions decide the same. It takes longer to compile them (`SECONDS`) and to run them: a
+The same functions decide the same. It takes longer to compile them (`note_cost`) and to run them: a
 negative index is tested for, and only the folder keeps others from the cached code, which numba
-keeps without checksums.
+keeps without checksums. If a pass of our own works (`_absent`), entries lack the code of features
+that their lanes have not; else there is one, with all of it.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -13,13 +15,49 @@ from typing import Any
 import numba
 
 from kvsweep import _cache
+from kvsweep._sample import try_out
 
-# Of a processor and of memory, to compile the kernel with all its features: 538 s and 8.0 GiB
-# measured. Much of it is what `leaf` inlines: without, 269 s and 7.2 GiB, and 15 times slower code.
-SECONDS = 540
-GIB = 8
+SECONDS, GIB = 80, 2
+"""Of a processor and of memory, to compile the usual entry: 80 s and 1.4 GiB measured."""
 
-_OPTIONS = {"error_model": "numpy"}
+# The entry with most code, of a connector and what is rare: 485 s and 5.7 GiB measured.
+MOST_SECONDS, MOST_GIB = 490, 6
+STEEPER = 8
+"""How many times longer than by `_compiler` what an entry has beyond the usual one takes."""
+
+# The kernel with all its features: 538 s and 8.0 GiB measured. Much of it is what `leaf` inlines:
+# without, 269 s and 7.2 GiB, and 15 times slower code.
+ALL_SECONDS, ALL_GIB = 540, 8
+
+_OPTIONS: dict[str, Any] = {"error_model": "numpy"}
+
+
+def prune() -> bool:
+    """Let records lack fields from now on, if the pass for that works; return whether."""
+    try:
+        from kvsweep._absent import Pruning
+
+        _OPTIONS["pipeline_class"] = Pruning
+        try_out(sys.modules[__name__])
+    except Exception:  # whatever of numba is missing, or differs
+        _OPTIONS.pop("pipeline_class", None)
+        return False
+    return True
+
+
+def prunes() -> bool:
+    """Return whether records may lack fields."""
+    return "pipeline_class" in _OPTIONS
+
+
+def note_cost() -> str:
+    """Note for messages what compiling takes, and say it."""
+    _cache.seconds = SECONDS if prunes() else ALL_SECONDS
+    _cache.steeper = STEEPER
+    if not prunes():
+        return f"in about {ALL_SECONDS} s with {ALL_GIB} GiB of memory"
+    most = f"rarer features in up to {MOST_SECONDS} s with {MOST_GIB} GiB"
+    return f"in about {SECONDS} s with {GIB} GiB of memory, {most}"
 
 
 @lru_cache
@@ -82,7 +120,11 @@ def leaf(function: Callable[..., Any]) -> Any:
 
 
 def may_lack(*names: str) -> None:
-    """Do nothing: no record lacks a field (`_jit.prunes`)."""
+    """Let records lack fields of these names, which are 0 then, if that works."""
+    if prunes():
+        from kvsweep import _absent
+
+        _absent.may_lack(*names)
 
 
 def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:

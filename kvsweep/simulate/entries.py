@@ -84,7 +84,8 @@ class Entry:
     @property
     def message(self) -> str:
         """What a user is told who waits for it."""
-        return f"compiling the kernel ({self.first} only, about {_cache.seconds + self.more} s)"
+        seconds = _cache.seconds + _cache.steeper * self.more
+        return f"compiling the kernel ({self.first} only, about {seconds} s)"
 
     @cached_property
     def lane(self) -> np.dtype[Any]:
