@@ -89,7 +89,7 @@ def _set_up() -> Any:
             why = f"numba {numba.__version__} is not as expected ({type(error).__name__}: {error})"
     if name:
         _cache.folder = _cache.make_folder(f"{name}-plain")
-        _plain.prune()
+        _plain.prune(try_out)
         _cache.tell(
             f"{why}: the kernel is compiled by public means of numba, to the same results, "
             f"{_plain.note_cost()}"

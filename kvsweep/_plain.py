@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numba
 
 from kvsweep import _cache
-from kvsweep._sample import try_out
 
 SECONDS, GIB = 80, 2
 """Of a processor and of memory, to compile the usual entry: 80 s and 1.4 GiB measured."""
@@ -32,8 +32,8 @@ ALL_SECONDS, ALL_GIB = 540, 8
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
 
-def prune() -> bool:
-    """Let records lack fields from now on, if the pass for that works; return whether."""
+def prune(try_out: Callable[[ModuleType], None]) -> None:
+    """Let records lack fields from now on, if `try_out` shows that the pass for that works."""
     try:
         from kvsweep._absent import Pruning
 
@@ -41,8 +41,6 @@ def prune() -> bool:
         try_out(sys.modules[__name__])
     except Exception:  # whatever of numba is missing, or differs
         _OPTIONS.pop("pipeline_class", None)
-        return False
-    return True
 
 
 def prunes() -> bool:
