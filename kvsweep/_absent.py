@@ -1,6 +1,8 @@
-"""Fields that records may lack: a pass of our own, added as numba documents for such.
+"""Fields that records may lack: a pass of our own among numba's.
 
-https://numba.readthedocs.io/en/stable/developer/custom_pipeline.html
+How a pass is added numba documents, in its pages for developers ("Customizing the Compiler"). What
+this one asks of a function, and changes in it, it does not: the definitions of variables. So
+`_compiler` and `_plain` try it out first, and `_plain` does without: 540 s of compiling, not 80.
 """
 
 from typing import Any

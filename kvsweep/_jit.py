@@ -91,7 +91,7 @@ def _set_up() -> Any:
         _cache.folder = _cache.make_folder(f"{name}-plain")
         _plain.prune(try_out)
         _cache.tell(
-            f"{why}: the kernel is compiled by public means of numba, to the same results, "
+            f"{why}: the kernel is compiled in another way, to the same results, "
             f"{_plain.note_cost()}"
         )
     return _plain

@@ -1,9 +1,11 @@
 """The decorators by numba's public means, for a numba whose inside is not what `_compiler` needs.
 
+But for one pass (`_absent`), if that works when it is tried out: then entries lack the code of
+features that their lanes have not. Else there is one entry, with all of it.
+
 The same functions decide the same. It takes longer to compile them (`note_cost`) and to run them: a
 negative index is tested for, and only the folder keeps others from the cached code, which numba
-keeps without checksums. If a pass of our own works (`_absent`), entries lack the code of features
-that their lanes have not; else there is one, with all of it.
+keeps without checksums.
 """
 
 import sys

@@ -18,6 +18,7 @@ GOLDENS = [
     f"tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording[{name}]"
     for name in ("fuzz_44", "h8_s42_b400")
 ]
+TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces[3]"
 ASYNC = (
     "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording_of_asynchronous_scheduling"
     "[fuzz_1131]"
@@ -123,11 +124,16 @@ def test_options_that_only_save_time_are_left_out_where_numba_has_none():
     assert _plain._known("no_such_option", True) == {}
 
 
-@pytest.mark.long  # minutes of compiling
-@pytest.mark.timeout(1500)
-def test_public_means_give_the_same_results():
+@pytest.mark.long  # ten minutes of compiling without the pass, more on a busy machine
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(
+    ("prepare", "more"), [("", ASYNC), (OTHERS["a method that is gone"] + "\n", TWIN)]
+)
+def test_public_means_give_the_same_results(prepare, more):
+    """With a pass of our own, and without: then all features are compiled, a connector too."""
+    run = f"{prepare}import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
     done = python(
-        ["-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider", *GOLDENS, ASYNC],
+        ["-c", run, "-q", "--timeout=0", "-p", "no:cacheprovider", *GOLDENS, more],
         ROOT,
         KVSWEEP_PLAIN_NUMBA="1",
     )
