@@ -42,8 +42,8 @@ def _limit(item):
 def pytest_collection_modifyitems(config, items):
     if os.environ.get("KVSWEEP_TEST_LONG"):
         # The longest first: last, it runs on one worker while the others have nothing left.
-        longest = max(items, key=_limit, default=None)
-        items.sort(key=lambda item: item is not longest)
+        most = max(map(_limit, items), default=0)
+        items.sort(key=lambda item: _limit(item) < most)
         return
     left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
