@@ -127,7 +127,9 @@ def test_options_that_only_save_time_are_left_out_where_numba_has_none():
 @pytest.mark.long  # ten minutes of compiling without the pass, more on a busy machine
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
-    ("prepare", "more"), [("", ASYNC), (OTHERS["a method that is gone"] + "\n", TWIN)]
+    ("prepare", "more"),
+    [("", ASYNC), (OTHERS["a method that is gone"] + "\n", TWIN)],
+    ids=["with a pass", "without"],
 )
 def test_public_means_give_the_same_results(prepare, more):
     """With a pass of our own, and without: then all features are compiled, a connector too."""
