@@ -88,8 +88,9 @@ def _set_up() -> Any:
         except Exception as error:  # whatever of numba is missing, or differs
             why = f"numba {numba.__version__} is not as expected ({type(error).__name__}: {error})"
     if name:
-        _cache.folder = _cache.make_folder(f"{name}-plain")
+        _cache.folder = None  # what was compiled before does not tell whether the pass works now
         _plain.prune(try_out)
+        _cache.folder = _cache.make_folder(f"{name}-plain")
         _cache.tell(
             f"{why}: the kernel is compiled in another way, to the same results, "
             f"{_plain.note_cost()}"

@@ -141,3 +141,10 @@ def test_public_means_give_the_same_results(prepare, more):
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert done.stdout.splitlines()[-1].startswith("3 passed")
+
+
+def test_the_pass_is_tried_out_whatever_is_cached(tmp_path):
+    """A sample that was loaded, not compiled, told that a pass works which cannot be added."""
+    for prepare, prunes in (("", True), (OTHERS["a method that is gone"] + "\n", False)):
+        done = run_small(tmp_path, prepare, KVSWEEP_PLAIN_NUMBA="1")
+        assert done.stdout == f"kvsweep._plain True {prunes}\n", done.stderr
