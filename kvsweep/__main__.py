@@ -12,6 +12,7 @@ def main() -> None:
 
     Threads that compile, and clusters that start, would keep the process for seconds.
     """
+    _quiet_tracker()
     try:
         from kvsweep.cli import main as run
 
@@ -25,6 +26,16 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             _leave(int(str(ended.code)))
         raise
+
+
+def _quiet_tracker() -> None:
+    """Let multiprocessing's tracker of resources tidy up without warning of it.
+
+    It outlives a command that ends at once, and told of semaphores, in lines below the last one,
+    that another thread was about to take back.
+    """
+    known = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (known, "ignore:resource_tracker")))
 
 
 def _leave(code: int) -> NoReturn:

@@ -18,7 +18,13 @@ GOLDENS = [
     f"tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording[{name}]"
     for name in ("fuzz_44", "h8_s42_b400")
 ]
-TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces[3]"
+HITS = [
+    f"tests/traces/test_hits.py::{name}"
+    for name in (
+        "test_the_optimum_is_the_best_of_all_choices",
+        "test_points_reach_from_the_smallest_to_the_largest",
+    )
+]
 ASYNC = (
     "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording_of_asynchronous_scheduling"
     "[fuzz_1131]"
@@ -124,23 +130,29 @@ def test_options_that_only_save_time_are_left_out_where_numba_has_none():
     assert _plain._known("no_such_option", True) == {}
 
 
-@pytest.mark.long  # ten minutes of compiling without the pass, more on a busy machine
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize(
-    ("prepare", "more"),
-    [("", ASYNC), (OTHERS["a method that is gone"] + "\n", TWIN)],
-    ids=["with a pass", "without"],
-)
-def test_public_means_give_the_same_results(prepare, more):
-    """With a pass of our own, and without: then all features are compiled, a connector too."""
+def passes(folder, tests, prepare="", **environment):
     run = f"{prepare}import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
     done = python(
-        ["-c", run, "-q", "--timeout=0", "-p", "no:cacheprovider", *GOLDENS, more],
-        ROOT,
+        ["-c", run, "-q", "--timeout=0", "-p", "no:cacheprovider", *tests],
+        folder,
         KVSWEEP_PLAIN_NUMBA="1",
+        **environment,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert done.stdout.splitlines()[-1].startswith("3 passed")
+    assert done.stdout.splitlines()[-1].startswith(f"{len(tests)} passed")
+
+
+@pytest.mark.long  # two minutes of compiling
+@pytest.mark.timeout(3000)
+def test_public_means_give_the_same_results():
+    passes(ROOT, [*GOLDENS, ASYNC])
+
+
+def test_public_means_without_a_pass_give_the_same_results(tmp_path):
+    """Of the smaller kernels: the engine whole takes ten minutes, by hand (CONTRIBUTING.md)."""
+    without = OTHERS["a method that is gone"] + "\n"
+    passes(ROOT, HITS, without, KVSWEEP_CACHE_DIR=str(tmp_path))
+    assert list(tmp_path.rglob("stack.count_optimum-*.nbc"))
 
 
 def test_the_pass_is_tried_out_whatever_is_cached(tmp_path):

@@ -323,3 +323,25 @@ def test_a_terminal_without_bars_has_lines(monkeypatch, capsys, term):
     assert shown == (
         "compiling\n1 of 2 cells, 0.1 cells/s, 20 s left\n2 of 2 cells, 0.1 cells/s, 0.0 s left\n"
     )
+
+
+CUT_SHORT = """
+import multiprocessing.resource_tracker
+import kvsweep.cli
+import kvsweep.__main__
+
+def leave():
+    # As when another thread has taken its semaphore back, and has not yet said so.
+    multiprocessing.resource_tracker.register("/kvsweep-no-such", "semaphore")
+    raise KeyboardInterrupt
+
+kvsweep.cli.main = leave
+kvsweep.__main__.main()
+"""
+
+
+def test_nothing_is_said_of_semaphores_after_the_last_line(tmp_path):
+    """By multiprocessing's tracker, which outlives a command that is interrupted."""
+    with start_python(CUT_SHORT) as process:
+        _, err = process.communicate()
+    assert (process.returncode, err) == (1, "kvsweep: interrupted\n")
