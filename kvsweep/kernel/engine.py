@@ -195,6 +195,12 @@ def run_pipelines(inp, ws, out, numbers):
 
 
 @kernel
+def run_pipelines_rare(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which have pipelines, and others of these beside."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
 def run_drafts(inp, ws, out, numbers):
     """Run lanes that are all explicit, some of which have drafts."""
     _run_lanes(inp, ws, out, numbers)
@@ -203,6 +209,12 @@ def run_drafts(inp, ws, out, numbers):
 @kernel
 def run_apart(inp, ws, out, numbers):
     """Run lanes that are all explicit, some of which prefill and decode apart."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_apart_rare(inp, ws, out, numbers):
+    """Run lanes that prefill and decode apart, some of which have drafts or leases too."""
     _run_lanes(inp, ws, out, numbers)
 
 

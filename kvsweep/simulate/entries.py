@@ -6,10 +6,7 @@ there as 0 (`_compiler`). An entry is compiled when first asked for.
 """
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,87 +34,9 @@ from ..records import (
     Inputs,
     Outputs,
     Workspace,
-    without,
 )
+from .entry import Entry
 from .lane_records import lane_record
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the kernel.
-
-    Attributes
-    ----------
-    run : callable (Inputs, Workspace, Outputs, int64 (n,))
-        It runs the lanes of these numbers.
-    absent : tuple of str
-        Fields of LANE that are 0 in all lanes that it can run.
-    first : str
-        Which run is the first to need it, for a message.
-    more : int
-        Seconds that it takes longer to compile than the usual one.
-    """
-
-    run: Callable[..., None]
-    absent: tuple[str, ...]
-    first: str
-    more: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name of the entry."""
-        return self.run.__name__
-
-    @property
-    def loaded(self) -> bool:
-        """Whether this process has its code."""
-        return _plain(self.run) or bool(self.run.signatures)  # type: ignore[attr-defined]
-
-    @property
-    def cached(self) -> bool:
-        """Whether its code is in the cache folder, or it runs as plain Python, which needs none."""
-        if _plain(self.run):
-            return True
-        folder = self.run.stats.cache_path  # type: ignore[attr-defined]
-        return bool(folder and any(Path(folder).glob(f"engine.{self.name}-*.nbc")))
-
-    @property
-    def message(self) -> str:
-        """What a user is told who waits for it."""
-        seconds = _cache.seconds + _cache.steeper * self.more
-        return f"compiling the kernel ({self.first} only, about {seconds} s)"
-
-    @cached_property
-    def lane(self) -> np.dtype[Any]:
-        """LANE without the fields that are absent."""
-        return without(LANE, self.absent)
-
-    @cached_property
-    def _bytes(self) -> NDArray[np.int64]:
-        """Where in a LANE record the fields are that are absent."""
-        fields = (LANE.fields or {}).items()
-        places = [range(f[1], f[1] + f[0].itemsize) for name, f in fields if name in self.absent]
-        return np.array([place for each in places for place in each], np.int64)
-
-    def covers(self, lanes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which lanes it can run: all that is absent is 0."""
-        # All bytes at once: field by field it took 2 % of a simulation in batches of 30.
-        content = lanes.view(np.uint8).reshape(len(lanes), LANE.itemsize)
-        found: NDArray[np.bool_] = np.logical_not(content[:, self._bytes].any(axis=1))
-        return found
-
-    def __call__(
-        self, inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray[np.int64]
-    ) -> None:
-        """Run the lanes of these numbers, in their order."""
-        inputs = inputs._replace(lanes=inputs.lanes.view(self.lane))
-        workspace = workspace._replace(own=workspace.own.view(self.lane))
-        self.run(inputs, workspace, outputs, numbers)
-
-
-def _plain(run: Callable[..., None]) -> bool:
-    """Return whether nothing is compiled, as ``NUMBA_DISABLE_JIT`` asks for."""
-    return not hasattr(run, "signatures")
 
 
 def _rare_but(*names: str) -> tuple[str, ...]:
@@ -125,8 +44,9 @@ def _rare_but(*names: str) -> tuple[str, ...]:
 
 
 _EXPLICIT = (*NO_EXPLICIT, *CONNECTOR, *PIPELINE)
-_LEAN = (*_EXPLICIT, *ASYNC, *RARE)
-_WITH_WINDOW = (*_EXPLICIT, *ASYNC, *_rare_but("reach"))  # where hybrid models are
+# What live servers and benchmarks have, asynchronous steps and closed loops, cost others nothing.
+_LEAN = (*_EXPLICIT, *_rare_but("concurrency"))
+_WITH_WINDOW = (*_EXPLICIT, *_rare_but("concurrency", "reach"))  # where hybrid models are
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
 # From few features to many: a lane goes to the first that covers it.
 ALL: tuple[Entry, ...] = (
@@ -165,9 +85,15 @@ ALL: tuple[Entry, ...] = (
         more=20,
     ),
     Entry(
+        engine.run_apart_rare,
+        (*_EXPLICIT, *_rare_but("concurrency", "lease"), *GROUPS, *STATES),
+        "first run with prefill and decode apart, and drafts or leases beside",
+        more=30,
+    ),
+    Entry(
         engine.run_explicit,
         (*_EXPLICIT, *STATES, *_rare_but("concurrency", "lease", "reach")),
-        "first run with several of groups, drafts, roles, or with rarer features beside",
+        "first run with groups and drafts, or with rarer features beside",
         more=40,
     ),
     Entry(
@@ -178,13 +104,22 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_pipelines,
-        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *APART),
+        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency"), *GROUPS, *STATES, *DRAFTS, *APART),
         "first run with pipelines",
+        more=20,
+    ),
+    Entry(
+        engine.run_pipelines_rare,
+        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *APART),
+        "first run with pipelines, and groups or drafts beside",
         more=30,
     ),
 )
 ENTRIES = ALL
-FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit", "run_states", "run_pipelines")
+FEW = (
+    *("run_batch", "run_rare", "run_connected_rare"),
+    *("run_explicit", "run_states", "run_pipelines_rare"),
+)
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 
 if not _jit.prunes:  # each would be compiled with all features

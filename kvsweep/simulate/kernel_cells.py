@@ -20,6 +20,7 @@ from ..metrics.request_columns import kernel_columns
 from ..records import Inputs, LaneStatus, Outputs
 from . import entries
 from .batch import build_inputs
+from .entry import Entry
 from .goodput import LevelTable
 from .pruning import smallest_first
 from .reduce_groups import groupings
@@ -62,7 +63,7 @@ def warm_up(
             _warm_up(entry, notify)
 
 
-def _warm_up(entry: entries.Entry, notify: Callable[[str], None] | None) -> None:
+def _warm_up(entry: Entry, notify: Callable[[str], None] | None) -> None:
     if notify and not entry.cached:
         notify(entry.message)
     from .workspace import EMPTY

@@ -32,6 +32,7 @@ TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
 WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
 STATES = {"cache": {"groups": [{"kind": "state"}, {"kind": "full"}]}}
 DRAFTED = {"engine": {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}}
+DRAFTED_ASYNC = {"engine": {**DRAFTED["engine"], **ASYNC["engine"]}}
 APART = {
     "instances": None,
     "prefill_instances": 1,
@@ -62,19 +63,21 @@ FEATURES = {
     "a connector": (CONNECTED, "run_connected"),
     "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected_rare"),
     "a window": (WINDOW, "run_groups"),
-    "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_explicit"),
+    "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_groups"),
+    "a window, few under way": ({**WINDOW, "workload": {"concurrency": 3}}, "run_groups"),
     "states": (STATES, "run_states"),
     "states, asynchronous": ({**STATES, **ASYNC}, "run_states"),
     "a pipeline": ({"engine": {"pipeline_parallel_size": 2}}, "run_pipelines"),
     "a pipeline of states, asynchronous": (
         {**STATES, "engine": {"pipeline_parallel_size": 3, "async_scheduling": True}},
-        "run_pipelines",
+        "run_pipelines_rare",
     ),
     "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_groups"),
     "drafts": (DRAFTED, "run_drafts"),
     "drafts and a window": ({**WINDOW, **DRAFTED}, "run_explicit"),
     "prefill and decode apart": ({"cluster": APART}, "run_apart"),
-    "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_explicit"),
+    "drafts apart, asynchronous": ({**DRAFTED_ASYNC, "cluster": APART}, "run_apart_rare"),
+    "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_apart_rare"),
 }
 
 
@@ -97,6 +100,8 @@ KINDS = {
     "pools": (("run_groups",), _explicit("pools")),
     "drafts": (("run_drafts",), _explicit("drafts")),
     "roles": (("run_apart",), _explicit("roles")),
+    "leases": (("run_apart_rare",), _explicit("leases")),
+    "pipelines": (("run_pipelines",), _explicit("pipeline")),
 }
 """Entries that are left out where a few will do, and random traces that they run."""
 
@@ -123,7 +128,9 @@ def test_each_feature_has_its_entry(feature):
         (("a connector", "a tier", "none"), ("run_tiered", "run_connected")),
         (("a connector", "a connector, asynchronous"), ("run_connected_rare",)),
         (("a window", "drafts"), ("run_groups", "run_drafts")),
-        (("a window", "leases", "none"), ("run_batch", "run_explicit")),
+        (("a window", "leases", "none"), ("run_batch", "run_groups", "run_apart_rare")),
+        (("prefill and decode apart", "leases"), ("run_apart_rare",)),
+        (("a window", "drafts and a window", "none"), ("run_batch", "run_explicit")),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -170,8 +177,9 @@ def test_scenarios_need_what_their_lanes_need():
     scenarios += [
         batches.scenario(FEATURES[name][0])
         for name in (
-            *("a window", "pools", "states", "drafts", "prefill and decode apart", "leases"),
-            "a pipeline",
+            *("a window", "pools", "states", "drafts", "drafts and a window"),
+            *("prefill and decode apart", "leases"),
+            *("a pipeline", "a pipeline of states, asynchronous"),
         )
     ]
     kinds = {}

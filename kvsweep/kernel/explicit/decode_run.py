@@ -50,14 +50,14 @@ def _note_tokens(ws, lane, inst, tally, engine, end):
 
 
 @leaf
-def _duration(ws, lane, inst, engine, ending):
-    """Return how long the step takes, and note its tokens; 0 if it would have none."""
+def _duration(ws, lane, inst, engine, first, last, ending):
+    """Return how long the step takes; 0 if it would have no tokens."""
     count = inst["running"]
     context = engine["context"]
     in_window = counted_inside(ws, lane, inst, engine)
     if lane["async_scheduling"] and ending > 0:
         count -= ending
-        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
             state = ws.states[engine["state_lo"] + ws.running[place]]
             if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
                 context -= state["computed"]
@@ -77,7 +77,9 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     if lane["drafts"] > 0:
         release_owed(ws, lane, inst, engine)
     _note_tokens(ws, lane, inst, tally, engine, settled)
-    _, _, _, computed = served(ws, lane, inst, engine, np.int64(0))
+    computed = np.int64(engine["measured"])
+    if ending > 0 or lane["drafts"] > 0:
+        _, _, _, computed = served(ws, lane, inst, engine, np.int64(0))
     if ending > 0 or (lane["drafts"] > 0 and last >= first):
         end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
     tally["computed_tokens"] += computed * (1 + lane["drafts"])
@@ -124,7 +126,7 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
     if ending == NONE:
         return False
-    duration = _duration(ws, lane, inst, engine, ending)
+    duration = _duration(ws, lane, inst, engine, first, last, ending)
     settled, ends = ends_at(ws, inst, engine, duration)
     if settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken):
         return False
