@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 
 from kvsweep import _cache, simulate
 from kvsweep.config.axes import SEED
+from kvsweep.processors import usable_processors
 from kvsweep.scatter import in_rows, scattered
 from kvsweep.simulate.request_lists import RequestLists
 
@@ -158,7 +158,7 @@ def forecast(
         each, doubt = sample.mean()
         each += sample.list_seconds * _lists_of_tasks(plan) / plan.cells
     serial = replica if not processes else 0.0
-    at_once = tasks / math.ceil(tasks / min(workers, os.cpu_count() or 1))
+    at_once = tasks / math.ceil(tasks / min(workers, usable_processors()))
     work = max(each * simulations * (serial + (1 - serial) / at_once), TASK_S * tasks)
     begun += compiling
     doubt *= DOUBT

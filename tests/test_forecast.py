@@ -108,7 +108,7 @@ def test_on_a_busy_machine_it_takes_longer_and_says_so(monkeypatch, tmp_path):
 
 
 def test_more_workers_take_less_but_not_more_than_there_are_tasks(monkeypatch, tmp_path):
-    monkeypatch.setattr(forecast.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(forecast, "usable_processors", lambda: 64)
     sweep, plan = planned(tmp_path)
     seconds = [
         forecasted(monkeypatch, Clock(lambda s: 1e-4), sweep, plan, tasks=8, workers=n).seconds

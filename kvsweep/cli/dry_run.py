@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from time import thread_time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.cli.base import print_json
 from kvsweep.cli.progress import span, waiting
 from kvsweep.cli.terminal import echo
+from kvsweep.processors import usable_processors
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -68,7 +68,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     tasks, simulations = _left(sweep, path, cells, share, options)
     # Those of a scheduler come and go; it is not asked.
     remote = options["scheduler"] or options["scheduler_file"]
-    workers = None if remote else options["workers"] or os.cpu_count() or 1
+    workers = None if remote else options["workers"] or usable_processors()
     expected = forecast(
         sweep,
         cells,

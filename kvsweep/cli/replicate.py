@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
@@ -11,6 +9,7 @@ from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_WORKERS
+from kvsweep.processors import usable_processors
 
 
 @click.command(
@@ -48,7 +47,7 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
         raise InputError("--markdown: has no effect with --json: give one of them")
     with Display("runs", known_end=False) as display:  # each table asks for its own
         warm_up(display.notify)
-        reports = run(name, workers=workers or os.cpu_count() or 1, progress=display)
+        reports = run(name, workers=workers or usable_processors(), progress=display)
     if as_json:
         print_json({report.name: report.to_dict() for report in reports})
     elif markdown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import numpy as np
 
 from kvsweep import simulate
 from kvsweep.config.axes import POLICY
+from kvsweep.processors import usable_processors
 from kvsweep.search.aims import Ask, Enough, Found, Given
 from kvsweep.search.misleading import Watch, read_of
 from kvsweep.search.problem import Labels, Problem
@@ -99,9 +99,8 @@ def run(
     """
     ends = (problem.scenario(group, problem.space.low) for group in problem.groups)
     simulate.warm_up(notify, simulate.kernel_entries(ends))
-    driver = _Driver(
-        problem, workers or os.cpu_count() or 1, progress or (lambda done, total: None)
-    )
+    threads = workers or usable_processors()
+    driver = _Driver(problem, threads, progress or (lambda done, total: None))
     return driver.run()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from numbers import Integral
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
+from kvsweep.processors import usable_processors
 from kvsweep.workers.starting import refuse_import
 from kvsweep.workers.threads import Threads
 
@@ -99,7 +99,7 @@ def found_workers(
     """
     cells = job.cells
     if not processes and scheduler is None and cells.seconds < SMALL:
-        yield Threads(min(count or os.cpu_count() or 1, len(cells.tasks)))
+        yield Threads(min(count or usable_processors(), len(cells.tasks)))
         return
     from kvsweep.workers import cluster
 

@@ -13,6 +13,7 @@ from distributed import Client as Client
 from distributed import LocalCluster, Nanny, Status
 
 from kvsweep.errors import InputError
+from kvsweep.processors import usable_processors
 from kvsweep.workers.connecting import Scheduler as Scheduler
 from kvsweep.workers.connecting import connected
 from kvsweep.workers.idleness import PAUSED
@@ -150,7 +151,7 @@ def local(
     InputError
         If no worker can be started, or all of them die and no other can be started.
     """
-    count = workers or dask.system.CPU_COUNT
+    count = workers or usable_processors()
     size = count if processes else 1
     if processes:
         _check_files(count)
