@@ -400,3 +400,21 @@ latency = { beta = [5000, 10, 10] }
     path.write_text(path.read_text().replace("latency = {", "# ", 1))
     with pytest.raises(InputError, match=r"latency: missing; give a model"):
         plan(load_sweep(path))
+
+
+def test_where_prefill_and_decode_are_apart_several_of_a_role_are_what_routing_needs(tmp_path):
+    """`cluster.instances` alone was named, which is refused there."""
+    path = tmp_path / "s.toml"
+
+    def apart(prefill):
+        path.write_text(
+            "[workload]\nrequests = 20\nrate = 5.0\n[cache]\ngpu_blocks = 500\n"
+            '[latency]\nbeta = [1000, 10, 5]\n[cluster]\nrouting = "least-loaded"\n'
+            f"decode_instances = 1\nkv_transfer_bandwidth = 1.0\nprefill_instances = {prefill}\n"
+            "[grid]\nseed = [0]\n"
+        )
+        load_sweep(path)
+
+    apart(2)
+    with pytest.raises(InputError, match=r"than 1 \(or several of a role that has no routing of"):
+        apart(1)

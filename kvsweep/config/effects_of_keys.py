@@ -182,7 +182,7 @@ _OTHER_TIER = Rule(
     lambda s, c: _has_tier(s, c) and not _connects(s, c),
     "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
 )
-_SEVERAL = "cluster.instances of more than 1"
+_SEVERAL = "cluster.instances of more than 1 (or several of a role)"
 _SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
 _TIMED = "arrivals that are not all at once, nor on read.lanes as each is free"
@@ -212,7 +212,9 @@ RULES: dict[str, Rule] = {
         for lengths in ("prompt", "output")
         for key, rule in _length_rules(prefix, lengths)
     },
-    "cluster.routing": Rule(lambda s, c: _takes_routing(s.cluster), _SEVERAL),
+    "cluster.routing": Rule(
+        lambda s, c: _takes_routing(s.cluster), f"{_SEVERAL[:-1]} that has no routing of its own)"
+    ),
     "cluster.scorers": Rule(
         lambda s, c: _takes_scorers(s), f"routing 'weighted' and {_SEVERAL}{_SEEING}"
     ),
