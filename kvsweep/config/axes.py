@@ -250,11 +250,9 @@ def _spaced(start: float, stop: float, num: int, scale: Any, kind: type | None) 
         raise AxisProblem("scale: log needs start and stop above 0")
     if scale == "log" and not math.isfinite(stop / start):
         raise AxisProblem("scale: the ratio of stop and start is too large")
-    if num == 1:
-        if start != stop:
-            raise AxisProblem("num: 1 value cannot reach from start to stop")
-        return [start]
-    shares = [i / (num - 1) for i in range(num)]
+    if num == 1 and start != stop:
+        raise AxisProblem("num: 1 value cannot reach from start to stop")
+    shares = [i / max(num - 1, 1) for i in range(num)]
     if scale == "linear":
         values = [start + (stop - start) * share for share in shares]
     else:
