@@ -744,3 +744,20 @@ def test_several_values_outside_the_grid_are_told_to_be_an_axis(tmp_path, severa
     told = "cache.gpu_blocks: expected an integer, got a "
     assert str(refused.value).startswith(f"{file}:8: {told}")
     assert str(refused.value).endswith('; several are an axis of [grid]: "cache.gpu_blocks" = ...')
+
+
+def test_a_range_of_one_value_is_rounded_as_those_of_several_are(tmp_path):
+    file = tmp_path / "bare.toml"
+    for ends in ("start = 100.0, stop = 100.0, num = 1", "start = 100.0, stop = 200.0, num = 2"):
+        file.write_text(f'{BARE}"cache.gpu_blocks" = {{ {ends} }}\n')
+        values = next(a for a in load_sweep(file).axes if a.name == "gpu_blocks").values
+        assert [(type(value), value) for value in values[:1]] == [(int, 100)]
+
+
+def test_a_key_like_those_of_sections_and_pools_is_taken_for_that_of_the_section(tmp_path):
+    """`blocks` was taken for `cluster.prefill.gpu_blocks`, and what few sweeps have."""
+    file = tmp_path / "bare.toml"
+    file.write_text(BARE)
+    for key, meant in (("blocks", "cache.gpu_blocks"), ("max_num_seq", "engine.max_num_seqs")):
+        with pytest.raises(InputError, match=rf"{key}: unknown key; did you mean '{meant}'\?"):
+            load_sweep(file, [f"{key}=3"])

@@ -84,11 +84,12 @@ def suggestion(key: str, sections: Sequence[str] | None = None) -> str:
     known = [POLICY, SEED, *leaf_keys(Scenario)]
     if sections is not None:
         known = [name for name in known if name.split(".")[0] in sections]
+    # Pools have some keys of the sections again, one level below.
+    known.sort(key=lambda name: name.count("."))
     last = key.rpartition(".")[2]
     alike = [name for name in known if name.rpartition(".")[2] == last]
     if alike:
-        # Pools have some keys of the sections again, one level below.
-        fewest = min(name.count(".") for name in alike)
+        fewest = alike[0].count(".")
         alike = [name for name in alike if name.count(".") == fewest][:3]
         return f"; did you mean {' or '.join(map(repr, alike))}?"
     tails = {name.rpartition(".")[2]: name for name in reversed(known)}
