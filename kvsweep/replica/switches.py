@@ -6,7 +6,7 @@ named flag here. The numbers D0 to D14 name the defects throughout the package.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 from kvsweep.errors import InputError, did_you_mean
 
@@ -146,47 +146,14 @@ class Switches:
     )
 
 
-COMMIT_A = Switches(
-    recount_after_fill=False,
-    rollback_prepends=False,
-    work_conserving=False,
-    drop_unservable=False,
-    step_time_final_batch=False,
-    router_uses_kv_blocks=False,
-)
-"""Commit 2bb74cac as shipped: H8 and H10."""
-
-COMMIT_B = Switches()
-"""Commits 0fb3cb8e and 5dbaf353 as shipped: H-Reasoning-KV, H377 and the ideas."""
-
-VARIANTS: dict[str, dict[str, bool]] = {
-    "as-shipped": {},
-    "skip": {"visit_evicted": False},
-    "sound": {
-        "visit_evicted": False,
-        "rollback_keeps_table": True,
-        "step_registers": True,
-        "min_one_new": True,
-        "rollback_keeps_tokens": True,
-    },
+SOUND = {
+    "visit_evicted": False,
+    "rollback_keeps_table": True,
+    "step_registers": True,
+    "min_one_new": True,
+    "rollback_keeps_tokens": True,
 }
-"""Repairs that make a variant of a commit: none, D1 only, and D0, D1, D2, D3 and D11 together."""
-
-
-def variant(commit: Switches, name: str) -> Switches:
-    """Return a commit's switches with the repairs of the variant ``name`` applied.
-
-    Raises
-    ------
-    InputError
-        If there is no variant of that name.
-    """
-    if name not in VARIANTS:
-        known = list(VARIANTS)
-        raise InputError(
-            f"unknown variant {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
-        )
-    return replace(commit, **VARIANTS[name])
+"""What repairs D0, D1, D2, D3 and D11 together: the defects that lose blocks, tokens or steps."""
 
 
 def describe() -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvsweep.config import Scenario
 from kvsweep.replica.defects import defects
-from kvsweep.replica.switches import VARIANTS, Switches
+from kvsweep.replica.switches import SOUND, Switches
 
 _SHIPPED = Switches()
 
@@ -56,10 +56,8 @@ def _repaired(defect: str) -> bool:
     return not getattr(_SHIPPED, _switch_of(defect))
 
 
-SOUND_DEFECTS = tuple(
-    name for name, (switch, _) in defects().items() if switch in VARIANTS["sound"]
-)
-"""The defects that the variant ``sound`` repairs: those that lose blocks, tokens or steps."""
+SOUND_DEFECTS = tuple(name for name, (switch, _) in defects().items() if switch in SOUND)
+"""The defects that lose blocks, tokens or steps."""
 
 AS_SHIPPED = Column("as shipped")
 REPAIRED = Column("repaired", repairs=SOUND_DEFECTS)

@@ -7,7 +7,6 @@ from kvsweep.config import parse_scenario, rules
 from kvsweep.errors import InputError
 from kvsweep.replica import run
 from kvsweep.replica import scenario as replica_scenario
-from kvsweep.replica.switches import COMMIT_A, variant
 
 ONE = [request(0, (0, 16), (1, 1))]
 
@@ -44,11 +43,6 @@ def test_bad_scenario(bad, message):
 def test_bad_request_is_named():
     with pytest.raises(InputError, match=r"requests\[1\]: .*output"):
         run(scenario(), [*ONE, {"arrival_us": 0, "prompt": [[0, 1]]}])
-
-
-def test_unknown_variant():
-    with pytest.raises(InputError, match=r"'sond'.*did you mean 'sound'"):
-        variant(COMMIT_A, "sond")
 
 
 def test_vllm_keys_at_their_defaults_are_accepted():
