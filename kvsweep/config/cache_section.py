@@ -91,6 +91,7 @@ class Cache(Section):
         ``vllm`` they always do.
     thrashing_window_us : int
         A block that comes back from the CPU sooner counts as thrashing; not with offload ``vllm``.
+        Rules ``blis`` take 1,000 instead, and refuse any other value than the default.
     """
 
     block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS), Key("token", "tokens per block")] = 16
