@@ -57,7 +57,7 @@ def build(
         Sections of a scenario.
     overrides : iterable of Override
         What is set on top.
-    folder : KeyPath
+    folder : Path
         Where file names in the scenario start from.
 
     Raises

@@ -68,7 +68,7 @@ def latency_quantiles(ordered_us: NDArray[Any], counts: NDArray[np.int64]) -> ND
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
-    """Return part / whole, NaN where the whole is zero."""
+    """Return part / whole, NaN where the whole is not above zero."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(whole > 0, part / whole, np.nan)
 

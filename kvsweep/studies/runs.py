@@ -66,7 +66,7 @@ class Run:
         in use at the end that no request can reach. NaN and -1 otherwise.
     ttft_by_round : tuple of float
         Mean TTFT of each round of the conversations.
-    ttft_p99_by_class : dict of str to float
+    ttft_p99_by_class : tuple of (str, float)
         Of each SLO class.
     assigned : tuple of int
         Requests routed to each instance.
