@@ -268,9 +268,6 @@ def test_an_idle_cluster_may_use_one_instance(warned):
     assert warned(workload=lone, cluster='instances = 4\nrouting = "least-loaded"') == {}
 
 
-COLD = "enable_prefix_caching = false"
-
-
 def test_sizes_above_any_need_are_told_with_what_is_used(warned):
     cold = "enable_prefix_caching = false"
     found = warned(
