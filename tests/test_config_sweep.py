@@ -761,3 +761,10 @@ def test_a_key_like_those_of_sections_and_pools_is_taken_for_that_of_the_section
     for key, meant in (("blocks", "cache.gpu_blocks"), ("max_num_seq", "engine.max_num_seqs")):
         with pytest.raises(InputError, match=rf"{key}: unknown key; did you mean '{meant}'\?"):
             load_sweep(file, [f"{key}=3"])
+
+
+def test_seeds_at_equal_distances_are_whole_numbers(tmp_path):
+    file = tmp_path / "bare.toml"
+    file.write_text(BARE.replace("[0]", "{ start = 0, stop = 9, num = 4 }"))
+    (seeds,) = (axis.values for axis in load_sweep(file).axes)
+    assert [(type(seed), seed) for seed in seeds] == [(int, 0), (int, 3), (int, 6), (int, 9)]
