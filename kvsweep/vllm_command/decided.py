@@ -102,7 +102,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines += _scheduling(values, known, limits, longest)
     found.lines += _cache(values, known, served, model.value)
     given = found.tells("cache.gpu_blocks")
-    found.lines += _groups(served) if given else ()
+    found.lines += _groups(served) if given or gpu is None else ()
     if limits.differ and gpu is not None and not given:
         question = Question(model=model.value, gpu=known.gpu, **asked)
         found.lines.append(_for_the_worker(values, question, limits, served))
@@ -260,21 +260,31 @@ def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator
     if served.raised_from is not None:
         option = f"{served.raised_from}, raised by vLLM to hold a state"
     yield Line("cache.block_size", served.block_size, option)
-    override = values.whole("num-gpu-blocks-override")
     null = "less vLLM's null block"
-    if override is not None:
-        yield Line("cache.gpu_blocks", override - 1, f"--num-gpu-blocks-override, {null}")
+    if (counted := _counted(values, known, served, model)) is not None:
+        blocks, name = counted
+        if blocks < 2:
+            raise values.problem(name, "leaves no block beside vLLM's null block; give more")
+        yield Line("cache.gpu_blocks", blocks - 1, f"--{name}, {null}")
     elif known.blocks is not None:
         yield Line("cache.gpu_blocks", known.blocks - 1, f"{OWN_LOG}, {null}")
-    elif (size := values.count("kv-cache-memory-bytes")) is not None:
-        asked = _asked(values, known, served.asked.dtype) | _prefill(served)
-        blocks = answer(Question(model=model, kv_memory=f"{size}B", **asked)).blocks
-        yield Line("cache.gpu_blocks", blocks - 1, f"--kv-cache-memory-bytes, {null}")
-    elif known.gpu is None:
+    elif known.gpu is None and not known.blocks_set:
         raise InputError(
             "--gpu: missing: the command does not tell the blocks of the cache, which follow from "
-            "the GPU (or give --log, the server's own log)"
+            "the GPU (or give --log, the server's own log, or --set cache.gpu_blocks=...)"
         )
+
+
+def _counted(values: Values, known: Known, served: Served, model: str) -> tuple[int, str] | None:
+    """Return ``num_gpu_blocks`` where an option decides it, and the option."""
+    name = "num-gpu-blocks-override"
+    if (override := values.whole(name)) is not None:
+        return override, name
+    name = "kv-cache-memory-bytes"
+    if known.blocks is not None or (size := values.count(name)) is None:
+        return None
+    asked = _asked(values, known, served.asked.dtype) | _prefill(served)
+    return answer(Question(model=model, kv_memory=f"{size}B", **asked)).blocks, name
 
 
 def _prefill(served: Served) -> dict[str, Any]:

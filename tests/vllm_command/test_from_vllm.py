@@ -244,7 +244,7 @@ def test_drafts_need_to_know_what_is_accepted():
         ("--scheduling-policy lifo", "--scheduling-policy: 'lifo'; vLLM takes fcfs, priority"),
         ("--block-size 0", "--block-size: 0; allowed: 1 to"),
         ("-tp 3", "--tensor-parallel-size: 3; vLLM wants the 32 attention heads"),
-        ("--num-gpu-blocks-override 1", "cache.gpu_blocks (--num-gpu-blocks-override, less"),
+        ("--num-gpu-blocks-override 1", "--num-gpu-blocks-override: leaves no block beside"),
     ],
 )
 def test_what_is_not_simulated_is_refused(text, message):
@@ -929,3 +929,29 @@ def test_a_model_that_stands_in_for_another_is_told():
     assert any(line.startswith(note) for line in told)
     same = answer(Question((other.replace("-FP8", ""),), gpu="h100", model="qwen3-32b")).notes
     assert not any("(--model)" in line for line in same)
+
+
+def test_where_set_tells_what_follows_from_a_gpu_none_is_asked_for():
+    """Blocks were asked for by `--gpu`, though `--set` gave them."""
+    limits = "--max-num-batched-tokens 2048 --max-num-seqs 64"
+    told = ("cache.gpu_blocks=500", "latency.beta=[5000, 10, 10]")
+    found = keys(taken(limits, gpu=None, overrides=told))
+    assert (found["cache.gpu_blocks"], found["latency.beta"]) == (500, [5000, 10, 10])
+    assert "model.gpu" not in found
+    with pytest.raises(InputError, match=r"latency: missing; .*--gpu, or --set latency\.model"):
+        taken(limits, gpu=None, overrides=told[:1])
+    with pytest.raises(InputError, match=r"--gpu: missing: .* blocks .* or --set cache\.gpu_block"):
+        taken(limits, gpu=None, overrides=told[1:])
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--num-gpu-blocks-override 0", "--kv-cache-memory-bytes 3M"],
+)
+def test_no_block_beside_the_null_block_is_told_by_the_option(option):
+    with pytest.raises(InputError) as refused:
+        taken(option)
+    name = option.partition(" ")[0]
+    assert str(refused.value) == (
+        f"the command: {name}: leaves no block beside vLLM's null block; give more"
+    )
