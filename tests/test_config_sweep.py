@@ -768,3 +768,11 @@ def test_seeds_at_equal_distances_are_whole_numbers(tmp_path):
     file.write_text(BARE.replace("[0]", "{ start = 0, stop = 9, num = 4 }"))
     (seeds,) = (axis.values for axis in load_sweep(file).axes)
     assert [(type(seed), seed) for seed in seeds] == [(int, 0), (int, 3), (int, 6), (int, 9)]
+
+
+def test_a_preset_that_is_none_is_refused_though_every_policy_names_another(tmp_path):
+    file = tmp_path / "bare.toml"
+    text = BARE.replace("beta = [1000, 10, 5]", 'model = "nonsense"') + 'policy = ["a"]\n'
+    file.write_text(f'{text}[policies.a]\nlatency.model = "llama-3.1-8b/h100/tp2"\n')
+    with pytest.raises(InputError, match=r"toml:4: latency\.model: unknown preset 'nonsense'"):
+        load_sweep(file)
