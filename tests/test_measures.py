@@ -330,3 +330,20 @@ def test_a_replay_tells_when_later_rounds_arrived():
     found = replay({"format": "kvsweep-trace/1", "scenario": settings, "requests": rows})
     assert found["arrival_us"].values.tolist() == [5, 5 + 3 * 100 + 7, -1]
     assert found["status"].values.tolist() == ["completed", "dropped_unservable", "not_arrived"]
+
+
+def test_who_waits_no_time_counts_in_the_mean_of_a_round():
+    sections = {
+        "workload": {"warmup": 0, "rate": 2.0},
+        "latency": {"alpha": [0, 0, 0], "beta": [5000, 5, 50], "model": None},
+        "cluster": {"instances": 1, "routing": "round-robin"},
+    }
+    found = simulate([scenario("fixed", **sections)], keep_requests=True)
+    for cell in np.ndindex(found["status"].shape):
+        delays = found["request_scheduled_us"][cell] - found["request_arrival_us"][cell]
+        rounds = found["request_round"][cell]
+        assert 0 in delays
+        for number in range(SESSIONS["rounds"]):
+            mean = delays[(rounds == number) & (found["request_scheduled_us"][cell] >= 0)].mean()
+            got = found["scheduling_delay_by_round_mean_ms"][cell][number]
+            assert got == pytest.approx(mean / 1000, rel=1e-12)
