@@ -18,6 +18,8 @@ from kvsweep.explorer.worker import Worker
 from kvsweep.limits import MAX_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import xarray as xr
 
     from kvsweep.explorer.subject import Subject
@@ -58,6 +60,62 @@ def explore(explored: Sweep | xr.Dataset) -> Any:
     return _widget()(subject)
 
 
+class Pages:
+    """The pages of one widget: it may be shown several times.
+
+    Parameters
+    ----------
+    subject : Subject
+        What is explored.
+    send : callable (dict)
+        Sends a message to all of them; each takes those with its name as ``view``.
+    """
+
+    def __init__(self, subject: Subject, send: Callable[[dict[str, Any]], None]) -> None:
+        self._subject = subject
+        self._send = send
+        self.workers: dict[str, Worker] = {}
+
+    def take(self, content: Any) -> None:
+        """Take a message of a page; one that is none is refused and told."""
+        message = dict(content) if isinstance(content, dict) else {}
+        view, kind = message.pop("view", None), message.get("kind")
+        if not isinstance(view, str) or len(view) > MAX_NAME:
+            self._refuse("page: which is it?")
+        elif kind == "open":
+            self._open(view)
+        elif kind == "close":
+            self._end(view)
+        elif view in self.workers:
+            try:
+                self.workers[view].ask(read_message(message))
+            except InputError as error:
+                self._refuse(str(error), view=view)
+
+    def close(self) -> None:
+        """End the work of all."""
+        for view in list(self.workers):
+            self._end(view)
+
+    def _open(self, view: str) -> None:
+        def tell(answer: dict[str, Any]) -> None:
+            self._send({**answer, "view": view})
+
+        self._end(view)
+        while len(self.workers) >= MAX_PAGES:  # those of pages that went without a word
+            self._end(next(iter(self.workers)))
+        self.workers[view] = Worker(self._subject, tell)
+        tell(hello(self._subject))
+
+    def _end(self, view: str) -> None:
+        worker = self.workers.pop(view, None)
+        if worker is not None:
+            worker.close()
+
+    def _refuse(self, text: str, **of: str) -> None:
+        self._send({"kind": "refused", "generation": -1, "text": text, **of})
+
+
 @cache
 def _widget() -> Any:
     """Return the class of the widget, which is made where anywidget is there."""
@@ -74,44 +132,12 @@ def _widget() -> Any:
 
         def __init__(self, subject: Subject) -> None:
             super().__init__()
-            self._subject = subject
-            self._workers: dict[str, Worker] = {}
-            self.on_msg(self._take)
-
-        def _take(self, _widget: Any, content: Any, _buffers: Any) -> None:
-            """Take a message of a page; one that is none is refused and told."""
-            message = dict(content) if isinstance(content, dict) else {}
-            view, kind = message.pop("view", None), message.get("kind")
-            if not isinstance(view, str) or len(view) > MAX_NAME:
-                self.send({"kind": "refused", "generation": -1, "text": "page: which is it?"})
-                return
-
-            def tell(answer: dict[str, Any]) -> None:
-                self.send({**answer, "view": view})
-
-            if kind == "open":
-                self._end(view)
-                while len(self._workers) >= MAX_PAGES:  # those of pages that went without a word
-                    self._end(next(iter(self._workers)))
-                self._workers[view] = Worker(self._subject, tell)
-                tell(hello(self._subject))
-            elif kind == "close":
-                self._end(view)
-            elif view in self._workers:
-                try:
-                    self._workers[view].ask(read_message(message))
-                except InputError as error:
-                    tell({"kind": "refused", "generation": -1, "text": str(error)})
-
-        def _end(self, view: str) -> None:
-            worker = self._workers.pop(view, None)
-            if worker is not None:
-                worker.close()
+            self.pages = Pages(subject, self.send)
+            self.on_msg(lambda widget, content, buffers: self.pages.take(content))
 
         def close(self) -> None:
             """End the work and take the pages away."""
-            for view in list(self._workers):
-                self._end(view)
+            self.pages.close()
             super().close()
 
     return Explorer

@@ -31,7 +31,7 @@ def widget(sweep, monkeypatch):
     pytest.importorskip("anywidget")
     made = kvsweep.explore(sweep)
     made.told = queue.Queue()
-    monkeypatch.setattr(made, "send", made.told.put)
+    monkeypatch.setattr(made.pages, "_send", made.told.put)
     yield made
     made.close()
 
@@ -44,7 +44,7 @@ def received(widget, content, view="one"):
 
 def test_a_widget_answers_what_its_page_asks(widget):
     received(widget, {"kind": "open"})
-    (worker,) = widget._workers.values()
+    (worker,) = widget.pages.workers.values()
     assert widget.told.get(timeout=LONG)["kind"] == "hello"
     received(widget, SHOW)
     answers = [widget.told.get(timeout=LONG)]
@@ -60,7 +60,7 @@ def test_a_widget_that_is_shown_twice_answers_each_page_by_itself(widget):
     for view in ("one", "two"):
         received(widget, {"kind": "open"}, view)
         assert widget.told.get(timeout=LONG)["view"] == view
-    one, two = widget._workers.values()
+    one, two = widget.pages.workers.values()
     received(widget, {"kind": "close"}, "one")
     assert one.join(LONG)
     received(widget, SHOW, "two")
@@ -71,11 +71,11 @@ def test_a_widget_that_is_shown_twice_answers_each_page_by_itself(widget):
 
 def test_pages_that_went_without_a_word_are_let_go(widget):
     received(widget, {"kind": "open"}, "first")
-    first = widget._workers["first"]
+    first = widget.pages.workers["first"]
     for view in range(MAX_PAGES):
         received(widget, {"kind": "open"}, str(view))
     assert first.join(LONG)
-    assert len(widget._workers) == MAX_PAGES
+    assert len(widget.pages.workers) == MAX_PAGES
 
 
 @pytest.mark.parametrize("message", [{"kind": "eval"}, {"kind": "show"}, [], "x", None])
@@ -89,7 +89,7 @@ def test_what_is_no_request_is_refused(widget, message):
 def test_what_comes_from_no_page_begins_no_work(widget):
     received(widget, {"kind": "open"}, view=5)
     assert widget.told.get(timeout=LONG)["kind"] == "refused"
-    assert not widget._workers
+    assert not widget.pages.workers
 
 
 def test_the_script_is_that_of_the_page(widget):
