@@ -43,7 +43,7 @@ def _limits() -> Iterator[str]:
     except OSError:  # no Linux
         return
     outer = [folder for folder in inner.parents if folder.is_relative_to(_GROUPS)]
-    files = [(folder / "cpu.max",) for folder in (inner, *outer)]
+    files: list[tuple[Path, ...]] = [(folder / "cpu.max",) for folder in (inner, *outer)]
     files += [
         (_GROUPS / name / "cpu.cfs_quota_us", _GROUPS / name / "cpu.cfs_period_us")
         for name in _FIRST_VERSION
