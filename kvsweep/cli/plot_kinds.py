@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.cli.base import warn
@@ -74,14 +76,26 @@ def _attainment(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
 
     pairs = (text.removeprefix("slo.").split("=") for text in goodput_overrides(given["goodput"]))
     levels = {name: float(value) for name, value in pairs} or None
-    return plot_attainment(ds, levels, **_others(given, "goodput"))
+    with _levels_by("--goodput"):
+        return plot_attainment(ds, levels, **_others(given, "goodput"))
 
 
 def _pareto(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
     from kvsweep.analysis.questions import front_of
     from kvsweep.plot import plot_pareto
 
-    return plot_pareto(ds, front_of(ds, given["objectives"]), dict(map(_level, given["level"])))
+    front, levels = front_of(ds, given["objectives"]), dict(map(_level, given["level"]))
+    with _levels_by("--level"):
+        return plot_pareto(ds, front, levels)
+
+
+@contextmanager
+def _levels_by(option: str) -> Iterator[None]:
+    """Name an option where a figure names the argument of Python that it gives."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(re.sub("^levels: ", f"{option}: ", str(error))) from None
 
 
 def _level(text: str) -> tuple[str, float]:

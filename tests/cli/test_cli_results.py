@@ -272,7 +272,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         ),
         (("clif",), "'clif' is not one of"),
         (("cdf", "--metric", "ttft_ms"), "`kvsweep grid --requests` stores"),
-        (("attainment",), "the sweep has no [slo]"),
+        (("attainment",), "kvsweep: --goodput: missing; the sweep has no [slo]"),
         (("attainment", "--goodput", "ttft:5"), "`kvsweep grid --requests` stores"),
         (("pareto", "--threshold", "3"), "--threshold: has no effect on this kind of figure"),
         pytest.param(
@@ -286,11 +286,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
             marks=pytest.mark.long,
         ),
         (("pareto", *AT, "--level", "steps"), "expected MEASURE=NUMBER, as ttft_p99_ms=2000"),
-        pytest.param(
-            ("pareto", *AT, "--level", "steps=3"),
-            "levels: 'steps' is not drawn",
-            marks=pytest.mark.long,
-        ),
+        (("pareto", *AT, "--level", "steps=3"), "kvsweep: --level: 'steps' is not drawn"),
         (("cliff", "--size", "7"), "--size 7: expected WIDTHxHEIGHT in inches, as 7x4"),
         pytest.param(
             ("cliff", "--size", "700x4"), "are not 1 to 100 inches each way", marks=pytest.mark.long
