@@ -9,6 +9,7 @@ from goldens import load
 import kvsweep
 from kvsweep.config import load_sweep
 from kvsweep.config.engine_section import BLIS_SWITCHES
+from kvsweep.config.scenario import validate
 from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES
 from kvsweep.policies import Status
 from kvsweep.replica.switches import describe
@@ -208,3 +209,27 @@ def test_latencies_of_zero_are_told_apart_from_none():
         scenario = {"engine": {"rules": "blis"}, "latency": latency}
         trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": [request]}
         assert kvsweep.replay(trace).attrs["status"] == "ok"
+
+
+def test_a_warm_up_is_no_part_of_the_prefix_hit_rate():
+    lengths = {key: {"dist": "constant", "value": 60} for key in ("prompt", "output")}
+    rounds = {"rounds": 4, "think_time_s": 0.5, "context": "accumulate"}
+    given = {
+        "workload": {"requests": 80, "rate": 8.0, "warmup": 30, "sessions": rounds} | lengths,
+        "engine": {"rules": "blis"},
+        "latency": {"beta": [5000, 10, 50]},
+    }
+    usual = {"cluster": {}, "cache": {"gpu_blocks": 600}}
+    scenario, options = validate(given | usual, Path()), {"policies": [None], "base_dir": None}
+    found = simulate_batch([scenario], [0], entropy=1, keep_requests=True, **options)
+    cell = {name: values[0, 0] for name, values in found.items()}
+    hits, prompts = cell["request_cached_tokens"], cell["request_prompt_tokens"]
+    assert (hits >= 0).all()
+    rates = [hits[of:].sum() / prompts[of:].sum() for of in (30, 0)]
+    assert cell["prefix_hit_rate"] == pytest.approx(rates[0], rel=1e-14)
+    assert rates[0] > rates[1] > 0
+
+
+def test_without_a_horizon_a_run_that_ends_well_has_no_detail(h10):
+    assert (h10["status"] == Status.OK).all()
+    assert (h10["status_detail"] == "").all()

@@ -448,3 +448,9 @@ def test_a_kind_whose_containers_are_elsewhere_is_told(kind):
     }
     with pytest.raises(InputError, match=f"x: {kind}: its containers .* `kubectl get pod POD"):
         read_manifest(json.dumps(document), "m.yaml")
+
+
+def test_a_table_that_is_no_option_is_no_example_of_a_text():
+    told = r"args\[1\]: .*Kubernetes takes texts only, as '256'"
+    with pytest.raises(InputError, match=told):
+        read(workload(container(args=["m", {"tp": 2}])))

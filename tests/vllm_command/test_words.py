@@ -453,3 +453,10 @@ def test_a_file_may_have_parts_of_an_option(tmp_path):
     path.write_text("model: m\nspeculative-config.method: eagle\n")
     found = read(f"vllm serve --config {path} --speculative-config.num_speculative_tokens 3")[1]
     assert found["--speculative-config"] == {"method": "eagle", "num_speculative_tokens": 3}
+
+
+@pytest.mark.parametrize("option", ["--kv-transfer-config", "--speculative-config"])
+def test_json_that_is_no_object_is_refused(option):
+    values = Values(read_command([f"vllm serve m {option} '[1, 2]'"]))
+    with pytest.raises(InputError, match=rf"{option}: expected a JSON object, got a list"):
+        values.table(option.removeprefix("--"))
