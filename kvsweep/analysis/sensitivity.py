@@ -134,7 +134,7 @@ def sensitivity_indices(ds: xr.Dataset, metric: str, confidence: float = 0.95) -
     if SAMPLE not in array.dims:
         raise InputError(f"metric: {metric!r} is the same at all points of the design")
     keys = list(design["ranges"])
-    array = _whole(array, (len(keys) + 2) * design["samples"])
+    array = _told_seeds(_whole(array, (len(keys) + 2) * design["samples"]))
     return Sensitivity(
         metric=metric,
         units=str(array.attrs.get("units", "1")),
@@ -161,10 +161,21 @@ def _whole(array: xr.DataArray, points: int) -> xr.DataArray:
     return array
 
 
+def _told_seeds(array: xr.DataArray) -> xr.DataArray:
+    """Leave out the seeds without any value, as those that are still to be simulated."""
+    if "seed" not in array.dims:
+        return array
+    some = array.notnull().any([dim for dim in array.dims if dim != "seed"])
+    return array.isel(seed=some.values) if some.any() else array
+
+
 def _groups(array: xr.DataArray) -> Iterator[tuple[dict[str, Any], Floats]]:
-    """Yield each group with its values by sample, means over those seeds that have one."""
+    """Yield each group with its values by sample: means over seeds, NaN where one has no value.
+
+    A mean of the other seeds differs from those beside it by the seeds, not by a parameter.
+    """
     if "seed" in array.dims:
-        array = array.mean("seed", skipna=True)
+        array = array.mean("seed", skipna=False)
     rest = [str(dim) for dim in array.dims if dim != SAMPLE]
     values = array.transpose(*rest, SAMPLE).values.reshape(-1, array.sizes[SAMPLE])
     names = [np.asarray(array[dim].values).tolist() for dim in rest]

@@ -157,3 +157,18 @@ def test_indices_do_not_depend_on_what_is_added_to_all_values():
     for index, same in zip(found.indices, expected.indices, strict=True):
         assert index.first == pytest.approx(same.first, rel=1e-6, abs=1e-9)
         assert index.total == pytest.approx(same.total, rel=1e-6, abs=1e-9)
+
+
+def test_a_point_that_a_seed_lacks_is_left_out_and_a_seed_without_any_value_is_not_counted():
+    ds = ishigami(64)
+    seeds = xr.DataArray([100.0, 0.0, 0.0], dims="seed", coords={"seed": [0, 1, 2]})
+    ds = ds.assign(steps=ds["steps"] + seeds)  # seeds differ by far more than points
+    expected = sensitivity_indices(ds, "steps").groups[0].indices
+    ds["steps"][5, 0] = np.nan
+    found = sensitivity_indices(ds, "steps")
+    assert (found.groups[0].points, found.groups[0].dropped) == (63, 1)
+    for index, whole in zip(found.groups[0].indices, expected, strict=True):
+        assert index.total == pytest.approx(whole.total, abs=0.1)
+    ds["steps"][:, 0] = np.nan
+    found = sensitivity_indices(ds, "steps")
+    assert (found.seeds, found.groups[0].points) == (2, 64)
