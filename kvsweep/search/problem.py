@@ -11,6 +11,7 @@ from kvsweep.analysis.cliff import UNCLEAR
 from kvsweep.asked import check_levels
 from kvsweep.config.axes import (
     POLICY,
+    SAMPLE,
     SEED,
     Axis,
     dimension_names,
@@ -87,14 +88,31 @@ def find_axis(sweep: Sweep, name: str, where: str) -> Axis:
     InputError
         If the sweep has none; `where` names the option or key.
     """
-    axes = {axis.name: axis for axis in sweep.axes if axis.key not in (POLICY, SEED)}
+    axes = {axis.name: axis for axis in sweep.axes if axis.key not in (POLICY, SEED, SAMPLE)}
     axis = axes.get(name) or next((a for a in axes.values() if a.key == name), None)
     if axis is None:
+        check_drawn(sweep, name, where)
         hint = did_you_mean(name, list(axes)) or f"; one of: {', '.join(axes) or 'none'}"
         raise InputError(f"{sweep.source.label}: {where}: no axis {name!r} to search along{hint}")
     if not all(type(value) in (int, float) for value in axis.values):
         raise InputError(f"{sweep.source.label}: {where}: {name!r} has values that are no numbers")
     return axis
+
+
+def check_drawn(sweep: Sweep, name: str, where: str) -> None:
+    """Refuse to search along what ``[design]`` draws: its points have a value of it each.
+
+    Raises
+    ------
+    InputError
+        If it is the name or key of a parameter of the design; `where` names the option.
+    """
+    for key in sweep.design.ranges if sweep.design else ():
+        if name in (key, key.rpartition(".")[2]):
+            raise InputError(
+                f"{sweep.source.label}: {where}: {name!r} is drawn by [design]; a search needs it "
+                "as an axis of [grid]"
+            )
 
 
 def with_axis(sweep: Sweep, key: str, values: tuple[int | float, ...]) -> tuple[Sweep, Axis]:

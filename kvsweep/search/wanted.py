@@ -20,7 +20,7 @@ from kvsweep.errors import InputError
 from kvsweep.metrics import attainment_name
 from kvsweep.search.aims import Aim
 from kvsweep.search.finding import SEEDS
-from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
+from kvsweep.search.problem import Problem, check_drawn, find_axis, make_problem, with_axis
 from kvsweep.search.ranges import KINDS, check_read, find_key, find_range
 from kvsweep.search.targets import Target, check_limit, check_metric, parse_target
 
@@ -230,6 +230,7 @@ def size_problem(
     kind = KINDS[find]
     targets = _targets(sweep, conditions, compliance, levels_asked)
     key = find_key(sweep, kind, find)
+    check_drawn(sweep, key, f"--find {find}")
     _check_capacity(sweep, key)
     check_read(sweep, key, find)
     values = find_range(sweep, key, between)

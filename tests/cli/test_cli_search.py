@@ -367,3 +367,23 @@ def test_a_search_tells_that_blocks_are_estimated_and_step_times_computed(run, t
     )
     assert "caution: computed step times are too short: what 4 l40s exchange is left" in found[2]
     assert "model:" not in found[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("cliff", "--search", "--along", "gpu_blocks"), "--along: 'gpu_blocks' is drawn by"),
+        (("cliff", "--search", "--along", "sample"), "--along: no axis 'sample'"),
+        (("size", "--find", "blocks"), "--find blocks: 'cache.gpu_blocks' is drawn by [design]"),
+    ],
+)
+def test_what_a_design_draws_is_not_searched(run, tmp_path, command, message):
+    ranges = '[design]\nsamples = 2\n"cache.gpu_blocks" = { from = 300, to = 1200 }\n\n[grid]\n'
+    blocks = next(line for line in SWEEP.splitlines() if line.startswith('"cache'))
+    sweep = write_sweep(tmp_path, SWEEP.replace(f"[grid]\n{blocks}\n", ranges))
+    name, *options = command
+    asked = TARGET if name == "size" else ("--metric", "preemption_rate", "--threshold", "0.05")
+    code, _, err = run(name, str(sweep), *options, *asked)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
