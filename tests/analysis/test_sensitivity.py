@@ -1,6 +1,7 @@
 """Sensitivity indices against a function whose indices are known, and from a store."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -172,3 +173,12 @@ def test_a_point_that_a_seed_lacks_is_left_out_and_a_seed_without_any_value_is_n
     ds["steps"][:, 0] = np.nan
     found = sensitivity_indices(ds, "steps")
     assert (found.seeds, found.groups[0].points) == (2, 64)
+
+
+def test_indices_of_many_points_take_little_memory():
+    ds = ishigami(8192)
+    tracemalloc.start()
+    sensitivity_indices(ds, "steps")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6  # all resamples at once were 1.5 GB
