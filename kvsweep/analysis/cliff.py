@@ -20,7 +20,7 @@ from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
 from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
-from kvsweep.config.axes import dimension_names, more_is_generous, tells_its_end
+from kvsweep.config.axes import SAMPLE, dimension_names, more_is_generous, tells_its_end
 from kvsweep.errors import InputError
 from kvsweep.metrics import beyond_a_share
 
@@ -123,7 +123,7 @@ def find_cliff(
         along_units=str(array[along].attrs.get("units", "")),
         missing=missing,
         groups=tuple(group.cliff for group in found),
-        ratios=find_ratios(scan, found, group_dims),
+        ratios=find_ratios(scan, found, [dim for dim in group_dims if dim != SAMPLE]),
     )
 
 

@@ -91,6 +91,8 @@ class GroupCliff:
 class CliffRatio:
     """Cliff of `numerator` over cliff of `denominator`, two members of the first group axis.
 
+    Points of a design are no such axis: there are as many pairs as half their square.
+
     `of_mean_curves` and its interval take the cliffs of the mean curves, both from the same
     resample of seeds; `mean_of_seeds` averages the ratios of single seeds, over the `pairs` seeds
     in which both cross (`pairs_lost` others do not). `resamples_lost` counts the resamples without

@@ -7,6 +7,7 @@ import numpy as np
 from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.wording import (
+    ALL,
     MISSING,
     counted,
     interval_ends,
@@ -25,6 +26,8 @@ from kvsweep.report.table import (
     table,
     unit_of,
 )
+
+MAX_RATIOS = 40  # `ALL` has all
 
 OTHER_WAY = 0.5
 """Rank correlation from which a curve is said to go the other way than those of other groups."""
@@ -50,9 +53,11 @@ def cliff_parts(cliff: Cliff) -> list[str]:
     """Return the lines of `cliff_text`, tables whole."""
     parts = [*cliff_sentences(cliff), ""]
     parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
-    if known := [ratio for ratio in cliff.ratios if _is_known(ratio)]:
+    if known := _known_ratios(cliff):
         parts += ["", "Ratios of cliffs (paired by seed)"]
-        parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in known]))
+        parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in known[:MAX_RATIOS]]))
+        more = len(known) - MAX_RATIOS
+        parts += [f"... and {more:,} more; {ALL} has all"] if more > 0 else []
     return [*parts, "", *_cliff_notes(cliff)]
 
 
@@ -149,9 +154,9 @@ def _ratio_row(ratio: CliffRatio) -> tuple[str, ...]:
     )
 
 
-def _is_known(ratio: CliffRatio) -> bool:
-    """Whether there is anything to show of it: of the mean curves, resamples or seeds."""
-    return any(cell != MISSING for cell in _ratio_row(ratio)[1:4])
+def _known_ratios(cliff: Cliff) -> list[CliffRatio]:
+    """Return those of which there is anything to show: of the mean curves, resamples or seeds."""
+    return [r for r in cliff.ratios if any(cell != MISSING for cell in _ratio_row(r)[1:4])]
 
 
 def _pair(ratio: CliffRatio) -> str:
@@ -184,10 +189,10 @@ def _cliff_notes(cliff: Cliff) -> list[str]:
             lost = [f"{counts[k]:,} {text}" for k, text in _OUTCOMES.items() if counts.get(k)]
             if lost:
                 notes.append(f"{name}of {sum(counts.values()):,} {what}, {', '.join(lost)}.")
-    for ratio in cliff.ratios:
-        if ratio.interval is not None and _is_known(ratio):
-            notes += _lost_resamples(ratio)
-    if unknown := sum(not _is_known(ratio) for ratio in cliff.ratios):
+    known = _known_ratios(cliff)
+    for ratio in known[:MAX_RATIOS]:
+        notes += [] if ratio.interval is None else _lost_resamples(ratio)
+    if unknown := len(cliff.ratios) - len(known):
         notes.append(f"{counted(unknown, 'pair')} without a ratio: not both have a cliff.")
     notes += seeds_note(cliff.seeds_note) + missing_note(cliff.missing)
     return notes

@@ -442,3 +442,21 @@ def test_a_cliff_beside_a_point_of_one_seed_has_no_interval(lacking, confidence)
     (group,) = find_cliff(few, **asked).groups
     assert 2 < group.mean_curve.value < 3
     assert (group.interval, group.seeds) == (None, 6)
+
+
+def test_points_of_a_design_are_not_compared_with_each_other():
+    ds = h8(3)
+    points = xr.concat([ds, ds, ds], dim=xr.Variable("sample", [0, 1, 2]), data_vars="all")
+    pairs = [(r.numerator, r.denominator, r.labels["sample"]) for r in find_cliff(points).ratios]
+    assert pairs == [("round-robin", "least-loaded", sample) for sample in (0, 1, 2)]
+    assert find_cliff(points.sel(policy="round-robin")).ratios == ()
+
+
+def test_a_text_has_some_of_many_ratios():
+    rates = h8(2)["preemption_rate"].values[0]
+    names = [f"p{i}" for i in range(12)]
+    cliff = find_cliff(dataset([rates] * 12, policies=names, blocks=H8_BLOCKS, seeds=range(2)))
+    text = cliff_text(cliff)
+    assert len(cliff.ratios) == 66
+    assert text.count(" / p") == 40
+    assert "... and 26 more; --json, or to_dict() in Python, has all" in text
