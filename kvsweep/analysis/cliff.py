@@ -108,7 +108,6 @@ def find_cliff(
         confidence=confidence,
     )
     found = [scan_group(scan, values, name) for values, name in zip(curves, labels, strict=True)]
-    fewest = min((n for group in found if (n := group.cliff.seeds) > 1), default=seeds)
     return Cliff(
         metric=metric,
         along=along,
@@ -117,7 +116,7 @@ def find_cliff(
         generous="high" if high_is_generous else "low",
         axis=axis,
         seeds=seeds,
-        seeds_note=statistics.seeds_note(fewest),
+        seeds_note=statistics.fewest_note((group.cliff.seeds for group in found), seeds),
         confidence=confidence,
         units=str(array.attrs.get("units", "1")),
         along_units=str(array[along].attrs.get("units", "")),

@@ -169,7 +169,7 @@ def _differences(
 def _seeds_note(differences: Sequence[Difference]) -> str:
     """Warn of too few seeds; not for cells without a value, which would have none of any number."""
     counts = [difference.seeds for difference in differences if difference.seeds]
-    return statistics.seeds_note(min(counts)) if counts else ""
+    return statistics.fewest_note(counts, 1) if counts else ""
 
 
 def _rows(array: xr.DataArray, dims: list[str]) -> Floats:

@@ -279,6 +279,8 @@ def _result(
     skipped: list[str],
     groups: tuple[EffectGroup, ...],
 ) -> Effects:
+    every = [effect for group in groups for effect in group.effects]
+    counts = [part.seeds for effect in every for part in (effect.difference, effect.ratio)]
     return Effects(
         metric=str(array.name),
         units=str(array.attrs.get("units", "1")),
@@ -287,7 +289,7 @@ def _result(
         averaged=tuple(averaged),
         skipped=tuple(skipped),
         seeds=array.sizes.get("seed"),
-        seeds_note=statistics.seeds_note(array.sizes.get("seed")),
+        seeds_note=statistics.fewest_note(counts, array.sizes.get("seed")),
         confidence=confidence,
         missing=variables.missing(ds, array),
         groups=groups,

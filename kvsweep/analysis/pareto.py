@@ -6,7 +6,7 @@ that are equal on all objectives do not dominate each other: they are tied, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -170,6 +170,10 @@ def pareto_front(
     counts = statistics.resample_counts(seeds, resamples) if seeds and seeds > 1 else None
     signs = np.array([1.0 if goal == "min" else -1.0 for _, goal in goals])
     names = np.asarray(ds[over].values).tolist()
+    groups = tuple(
+        _group(values, signs, counts, confidence, names, label)
+        for values, label in zip(stacked, labels, strict=True)
+    )
     return Front(
         objectives=tuple(
             Objective(m, g, str(a.attrs.get("units", "1")), str(a.attrs.get("long_name", m)))
@@ -177,14 +181,11 @@ def pareto_front(
         ),
         over=over,
         seeds=seeds,
-        seeds_note=statistics.seeds_note(seeds),
+        seeds_note=statistics.fewest_note(_counted(groups, seeds or 1), seeds),
         confidence=confidence,
         # A sum is NaN where any objective is: members lack a value where one objective does.
         missing=variables.missing(ds, sum(arrays[1:], arrays[0])),
-        groups=tuple(
-            _group(values, signs, counts, confidence, names, label)
-            for values, label in zip(stacked, labels, strict=True)
-        ),
+        groups=groups,
     )
 
 
@@ -264,6 +265,13 @@ def _group(
     volume, reference = normalised_hypervolume(signs * means)
     reference = signs * reference
     return FrontGroup(labels, seeds, paired, members, volume, tuple(reference.tolist()))
+
+
+def _counted(groups: Sequence[FrontGroup], seeds: int) -> Iterator[int]:
+    """Yield the seeds that the intervals of each group or, if it is not paired, member rest on."""
+    for group in groups:
+        known = [seeds - member.missing for member in group.members]
+        yield from [group.seeds] if group.paired else known
 
 
 def _common_seeds(gaps: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ often it held.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,11 @@ def seeds_note(seeds: int | None) -> str:
     if seeds < FEW_SEEDS:
         return f"{seeds} seeds: intervals rest on little; {USUAL_SEEDS} or more are usual"
     return ""
+
+
+def fewest_note(counts: Iterable[int], otherwise: int | None) -> str:
+    """Warn of the fewest seeds that an interval rests on; of `otherwise` where there is none."""
+    return seeds_note(min((count for count in counts if count > 1), default=otherwise))
 
 
 def resample_counts(seeds: int, resamples: int) -> NDArray[np.uint8]:

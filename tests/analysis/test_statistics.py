@@ -11,8 +11,13 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import isotonic_regression
 from scipy.stats import bootstrap, spearmanr
 
+from analysis.synthetic import h8
 from kvsweep.analysis import ranks, statistics, student
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.compare import compare
 from kvsweep.analysis.crossing import isotonic_curve
+from kvsweep.analysis.effects import factorial_effects
+from kvsweep.analysis.pareto import pareto_front
 
 
 def test_resamples_draw_every_seed_equally_often():
@@ -152,3 +157,31 @@ def test_points_that_are_equal_in_every_seed_have_equal_means():
             means = statistics.seed_mean(np.asarray(values, order=layout))
             assert len(set(means.tolist())) == 1
             assert means[0] == pytest.approx(values[:, 0].mean())
+
+
+def test_few_seeds_that_have_values_are_told_as_few():
+    ds = h8(10).sel(gpu_blocks=[1500, 2000])
+    lacking = (ds["policy"] == "round-robin") & (ds["seed"] > 2)
+    ds["status"] = ds["status"].where(~lacking, "livelock")
+    objectives = ["preemption_rate:min"]
+    for found in (
+        factorial_effects(ds, "preemption_rate"),
+        pareto_front(ds, objectives),
+        compare(*(ds.sel(policy=name) for name in ds["policy"].values), "preemption_rate"),
+        find_cliff(ds, threshold=0.3),
+    ):
+        assert found.seeds_note.startswith("3 seeds: intervals rest on little")
+    # No seed has values of both: each member is over its own, one over two.
+    apart = (ds["policy"] == "least-loaded") & (ds["seed"] < 2)
+    ds["status"] = ds["status"].where(~apart & (ds["seed"] != 2), "livelock")
+    assert pareto_front(ds, objectives).seeds_note.startswith("2 seeds:")
+
+
+def test_one_cell_of_one_seed_does_not_say_that_there_are_no_intervals():
+    ds = h8(10).sel(gpu_blocks=[1500, 2000], policy="round-robin")
+    lacking = (ds["gpu_blocks"] == 1500) & (ds["seed"] > 0)
+    ds["status"] = ds["status"].where(~lacking, "livelock")
+    other = ds.assign(preemption_rate=ds["preemption_rate"] * 2)
+    found = compare(ds, other, "preemption_rate")
+    assert [item.seeds for item in found.differences] == [1, 10]
+    assert found.seeds_note == ""
