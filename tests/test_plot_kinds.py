@@ -78,7 +78,7 @@ def test_a_tradeoff_has_a_point_for_each_value_in_order():
     one = ds.isel(policy=0, rate=[0, 2, 4]).mean("seed")
     assert line.get_xdata().tolist() == pytest.approx(one["throughput_rps"].values.tolist())
     assert line.get_ydata() == pytest.approx(one["ttft_ms"].sel(quantile=0.99).values)
-    assert axes.get_xlabel().endswith("points: arrival rate (request/s) 500 to 2,500")
+    assert "\npoints: arrival rate (request/s) 500 to 2,500\n" in axes.get_xlabel()
 
 
 def test_a_tradeoff_needs_measures_along_its_axis():
@@ -156,7 +156,7 @@ def test_an_attainment_at_one_is_that_of_the_levels():
         place = int(np.argmin(np.abs(x - scale)))
         assert y[place] == pytest.approx(share_kept(one, 300 * x[place], 16 * x[place]), abs=0.02)
     assert y[int(np.argmin(np.abs(x - 1.0)))] == pytest.approx(share_kept(one, 300, 16))
-    assert axes.get_xlabel().endswith("1: ttft 300 ms, tpot 16 ms")
+    assert "\n1: ttft 300 ms, tpot 16 ms\n" in axes.get_xlabel()
 
 
 def test_an_attainment_takes_the_levels_of_the_sweep_and_its_classes():
@@ -168,7 +168,7 @@ def test_an_attainment_takes_the_levels_of_the_sweep_and_its_classes():
     chat = (one["request_slo_class"] == "chat") & (one["request_status"] == "completed")
     share = float((batch | (chat & (one["request_ttft_us"] <= 300_000))).mean())
     assert y[int(np.argmin(np.abs(x - 1.0)))] == pytest.approx(share)
-    assert axes.get_xlabel().endswith("others by class")
+    assert ", others by class\n" in axes.get_xlabel()
 
 
 @pytest.mark.parametrize(
@@ -866,3 +866,32 @@ def test_a_front_of_more_objectives_than_are_drawn_says_so():
     ds["evictions"] = -ds["ttft_p99_ms"]
     front = pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max", "evictions:min"])
     assert "on the front, by evictions too" in check_layout(plot.plot_pareto(ds, front))
+
+
+def test_figures_say_what_their_lines_and_intervals_are():
+    ds = with_requests()
+    levels = {"ttft_ms": 300, "tpot_ms": 16}
+    drawn = [
+        lambda ds: plot.plot_cdf(ds, "ttft_ms"),
+        lambda ds: plot.plot_attainment(ds, levels),
+    ]
+    rates = loaded()
+    of_rates = [
+        lambda ds: plot.plot_curve(ds, ["ttft_p99_ms", "throughput_rps"], "rate"),
+        lambda ds: plot.plot_bars(ds, "ttft_p99_ms", "policy"),
+        lambda ds: plot.plot_tradeoff(ds, "throughput_rps", "ttft_p99_ms", "rate"),
+    ]
+    for given, kinds in ((ds, drawn), (rates.isel(rate=[0, 1]), of_rates)):
+        for draw in kinds:
+            count = given.sizes["seed"]
+            told = f"\nmean over {count} seeds{': few' if count < 5 else ''}, 95% interval"
+            assert draw(given).axes[-1].get_xlabel().endswith(told)
+            assert "mean" not in draw(given.isel(seed=0)).axes[-1].get_xlabel()
+
+
+def test_seeds_that_have_values_are_told_below_a_curve():
+    ds = loaded()
+    some = ds.where((ds["seed"] != ds["seed"][0]) | (ds["policy"] != ds["policy"][0]))
+    count = ds.sizes["seed"]
+    label = plot.plot_curve(some, "ttft_p99_ms", "rate").axes[0].get_xlabel()
+    assert f"mean over {count - 1} to {count} of {count} seeds" in " ".join(label.split())

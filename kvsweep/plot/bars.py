@@ -13,7 +13,7 @@ from kvsweep.analysis.wording import BY_VALUE, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.curve import split_lines
+from kvsweep.plot.curve import means_text, split_lines
 from kvsweep.plot.labels import BARS, draw_limit, elided, name_lines, room_below
 from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
@@ -92,14 +92,15 @@ def plot_bars(
         )
     names = [name for name, _ in lines]
     with style.drawing():
-        below = room_below(names, style.COLUMN_WIDTH, beside=False)
+        told = means_text((values for _, values in lines), confidence)
+        below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
         panel = one_panel(ax, ds, 1.1 + BAR * (count + len(levels)) + below)
         for i, (_, values) in enumerate(lines):
             counts = statistics.resample_counts(len(values), resamples) if len(values) > 1 else None
             places = np.arange(len(levels), dtype=np.float64) + 0.8 * ((i + 0.5) / len(lines) - 0.5)
             band = statistics.mean_band(values, counts, confidence)
             _draw(panel, places, 0.72 / len(lines), band, style.colour(i))
-        _label(panel, array, array[over])
+        _label(panel, array, array[over], told)
         if threshold is not None:
             draw_limit(panel, threshold, f"threshold {number(threshold)}")
         ends = [(name, np.nan) for name in names]
@@ -127,7 +128,8 @@ def _draw(
             )
 
 
-def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray) -> None:
+def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray, told: str) -> None:
+    """Name the axes; below the measure stands what is `told` of its means."""
     levels = axis.values.tolist()
     panel.set_yticks(range(len(levels)), elided(list(map(level, levels))))
     if not isinstance(levels[0], str):
@@ -136,7 +138,7 @@ def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray) -> None:
     panel.set_xmargin(0.12)  # room for the numbers
     panel.autoscale_view()
     begin_at_zero(panel, "x", [array.values])
-    panel.set_xlabel(textwrap.fill(style.axis_label(array), LABEL_WIDTH))
+    panel.set_xlabel(textwrap.fill(style.axis_label(array), LABEL_WIDTH) + told)
     panel.grid(axis="x", color=style.GRID, linewidth=0.6)
     panel.tick_params(axis="y", length=0)
     style.group_thousands(panel, "x")

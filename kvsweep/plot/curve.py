@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label, number
+from kvsweep.analysis.wording import BY_VALUE, label, number, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -101,7 +102,8 @@ def plot_curve(
         refuse_empty(name, [array.values])
     refuse_panels(ax, len(names))
     with style.drawing():
-        panels = _panels(ds, arrays, along) if ax is None else [dressed(ax)]
+        told = means_text((each for a in arrays for _, each in split_lines(a, along)), confidence)
+        panels = _panels(ds, arrays, along, told) if ax is None else [dressed(ax)]
         ends = [
             _draw(panel, array, along, confidence, resamples)
             for panel, array in zip(panels, arrays, strict=True)
@@ -112,15 +114,18 @@ def plot_curve(
         if threshold is not None:
             draw_threshold(panels[0], threshold)
         for panel in style.lowest(panels):
-            panel.set_xlabel(style.memory_label(axis, gib))
+            panel.set_xlabel(style.memory_label(axis, gib) + told)
         name_lines(list(zip(panels, ends, strict=True)), PANEL_HEIGHT, whole=ax is None)
     return figure_of(panels[0])
 
 
-def _panels(ds: xr.Dataset, arrays: list[xr.DataArray], along: str) -> list[Axes]:
-    """Return a panel for each measure, of a new figure with the dataset's title."""
+def _panels(ds: xr.Dataset, arrays: list[xr.DataArray], along: str, told: str) -> list[Axes]:
+    """Return a panel for each measure, of a new figure with the dataset's title.
+
+    Below their axis there is room for what is `told` of means.
+    """
     labels = [name for name, _ in split_lines(arrays[0], along)]
-    below = room_below(labels, style.COLUMN_WIDTH)
+    below = room_below(labels, style.COLUMN_WIDTH) + style.LINE * told.count("\n")
     figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(arrays) + below)
     panels = style.panels(figure, len(arrays), sharex=True)
     style.title(figure, ds)
@@ -193,6 +198,29 @@ def draw_threshold(panel: Axes, threshold: float) -> None:
         color=style.INK,
         path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )
+
+
+def means_text(lines: Iterable[Floats], confidence: float) -> str:
+    r"""Say below the label of an axis what is drawn of seeds; nothing of a single one.
+
+    Parameters
+    ----------
+    lines : iterable of float64 (seeds, points)
+    confidence : float
+        Of the intervals.
+
+    Examples
+    --------
+    >>> means_text([np.ones((20, 3)), np.ones((20, 3))], 0.95)
+    '\nmean over 20 seeds, 95% interval'
+    """
+    known = [(~np.isnan(values).all(axis=1), len(values)) for values in lines]
+    counts, seeds = [int(some.sum()) for some, _ in known], max(number for _, number in known)
+    if max(counts) < 2:
+        return ""
+    few = ": few" if statistics.fewest_note(counts, seeds) else ""
+    text = f"mean over {seeds_counted(counts, seeds)}{few}, {100 * confidence:g}% interval"
+    return "\n" + textwrap.fill(text, style.LABEL_CHARACTERS)
 
 
 def scale_by_means(panel: Axes) -> None:

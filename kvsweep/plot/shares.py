@@ -15,7 +15,7 @@ from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.curve import MAX_LINES, split_lines
+from kvsweep.plot.curve import MAX_LINES, means_text, split_lines
 from kvsweep.plot.labels import draw_limit, name_lines, room_below
 from kvsweep.plot.panel import check_threshold, figure_of, one_panel
 from kvsweep.plot.ticks import SweptLocator
@@ -95,7 +95,7 @@ def plot_cdf(
         raise InputError(f"metric: no request has a {metric}")
     x = np.unique(np.quantile(known, np.linspace(0.0, 1.0, POINTS)))
     with style.drawing():
-        panel = _drawn(ds, found, x, confidence, resamples, ax)
+        panel, told = _drawn(ds, found, x, confidence, resamples, ax)
         low = max(float(np.quantile(known, 0.01)), 1e-9)
         if x[-1] > LOG_FACTOR * low:
             panel.set_xscale("log")
@@ -107,7 +107,7 @@ def plot_cdf(
             panel.xaxis.set_major_locator(SweptLocator(x, None))  # as many as do not touch
         else:
             style.group_thousands(panel, "x")
-        panel.set_xlabel(style.axis_label(found))
+        panel.set_xlabel(style.axis_label(found) + told)
         if threshold is not None:
             draw_limit(panel, threshold, f"threshold {number(threshold)}")
     return figure_of(panel)
@@ -159,13 +159,13 @@ def plot_attainment(
     >>> kvsweep.plot.save(figure, "attainment.png")
     """
     statistics.check_bootstrap(confidence, resamples)
-    found, told = scales(ds, levels)
+    found, kept = scales(ds, levels)
     with style.drawing():
-        panel = _drawn(ds, found, SCALES, confidence, resamples, ax)
+        panel, told = _drawn(ds, found, SCALES, confidence, resamples, ax)
         panel.set_xscale("log")
         panel.set_xlim(SCALES[0], SCALES[-1])
         log_ticks(panel.xaxis, each=True)
-        panel.set_xlabel(f"{style.axis_label(found)}\n1: {told}")
+        panel.set_xlabel(f"{style.axis_label(found)}\n1: {kept}{told}")
         draw_limit(panel, 1.0, "")
     return figure_of(panel)
 
@@ -177,8 +177,11 @@ def _drawn(
     confidence: float,
     resamples: int,
     ax: Axes | None,
-) -> Axes:
-    """Return a panel with a line for each combination: the share of requests up to each `x`."""
+) -> tuple[Axes, str]:
+    """Return a panel with a line for each combination, and what to tell of their means.
+
+    Lines are the share of requests up to each `x`.
+    """
     lines = split_lines(found, "request")
     if len(lines) > MAX_LINES:
         raise InputError(
@@ -186,7 +189,8 @@ def _drawn(
             f"select some: {BY_VALUE}"
         )
     names = [name for name, _ in lines]
-    below = room_below(names, style.COLUMN_WIDTH, beside=False)
+    told = means_text((values for _, values in lines), confidence)
+    below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
     panel = one_panel(ax, ds, HEIGHT + below)
     for i, (_, values) in enumerate(lines):
         shares = np.array([_shares(seed, x) for seed in values])
@@ -200,7 +204,7 @@ def _drawn(
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.margins(x=0.01)
     name_lines([(panel, [(name, np.nan) for name in names])], 1.6, whole=ax is None, beside=False)
-    return panel
+    return panel, told
 
 
 def _shares(values: Floats, x: Floats) -> Floats:

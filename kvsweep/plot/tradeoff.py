@@ -12,7 +12,7 @@ from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.curve import MAX_LINES, draw_threshold, scale_by_means, split_lines
+from kvsweep.plot.curve import MAX_LINES, draw_threshold, means_text, scale_by_means, split_lines
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
@@ -90,14 +90,15 @@ def plot_tradeoff(
             f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
     with style.drawing():
-        below = room_below(names, style.COLUMN_WIDTH, beside=False)
+        told = means_text((values for lines in pairs for _, values in lines), confidence)
+        below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
         panel = one_panel(ax, ds, HEIGHT + below)
         for i, ((_, across), (_, up)) in enumerate(zip(*pairs, strict=True)):
             _draw(panel, across, up, i, confidence, resamples)
         begin_at_zero(panel, "x", [arrays[0].values])
         begin_at_zero(panel, "y", [arrays[1].values])
         scale_by_means(panel)
-        _label(panel, arrays[0], arrays[1], axis)
+        _label(panel, arrays[0], arrays[1], axis, told)
         if threshold is not None:
             draw_threshold(panel, threshold)
         ends = [(name, np.nan) for name in names]
@@ -120,11 +121,11 @@ def _draw(
     panel.vlines(x, y_low, y_high, **bars)
 
 
-def _label(panel: Axes, x: xr.DataArray, y: xr.DataArray, axis: xr.DataArray) -> None:
-    """Name both measures, and what the points are of."""
+def _label(panel: Axes, x: xr.DataArray, y: xr.DataArray, axis: xr.DataArray, told: str) -> None:
+    """Name both measures, what the points are of, and what is `told` of their means."""
     low, high = number(float(axis.values[0])), number(float(axis.values[-1]))
     points = f"points: {style.axis_label(axis)} {low} to {high}"
-    panel.set_xlabel(f"{style.axis_label(x)}\n{points}")
+    panel.set_xlabel(f"{style.axis_label(x)}\n{points}{told}")
     panel.set_title(style.axis_label(y), loc="left", fontsize=7.5)
     panel.grid(color=style.GRID, linewidth=0.6)
     style.group_thousands(panel, "x")

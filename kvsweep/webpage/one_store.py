@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 CURVES = ("ttft_p99_ms", "throughput_rps", "prefix_hit_rate")
 
 BANDS = ": means over seeds, with 95% intervals"
-"""What curves are, whose figure does not say it."""
+"""What curves are, to who does not see the figures."""
 
 MEASURE = "ttft_p99_ms"  # of effects, where a sweep does not say what it is about
 
