@@ -65,7 +65,7 @@ class Found:
     t : float
         Student's t of the interval.
     answer : float
-        The tightest value that is within all limits (see `Aim.shown`); NaN if there is none.
+        The value to be handed on, within all limits (see `Aim.shown`); NaN if there is none.
     stopped : str
         Why the search ended: ``tolerance``, ``seeds``, ``budget``, ``interrupted``.
     back : tuple of float

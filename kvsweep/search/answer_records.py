@@ -77,7 +77,7 @@ class GroupAnswer:
     low, high : float or None
         Its interval; None where it lies outside the range, or there is one seed.
     answer : int, float or None
-        The tightest value that is shown to be within all limits; None if none is.
+        The value that is handed on, shown to be within all limits; None if none is.
     requests_per_s : float or None
         Of a search for a factor of a trace's rate: the mean rate at the answer.
     margins : tuple of Margin

@@ -252,7 +252,11 @@ class Search:
         return min(self.aim.max_seeds, max(ceil(1.5 * seeds), wanted))
 
     def _show(self, reading: Reading, seeds: int) -> Steps:
-        """Find the tightest value whose own simulations show it within all limits."""
+        """Find the first value outward from the interval that its own simulations show within.
+
+        Of tighter ones that were looked at before none is taken: the tightest of several that are
+        shown is past a limit more often than the confidence says.
+        """
         t = self.aim.t(seeds)
         self._answer = nan
         if reading.low == -inf:
