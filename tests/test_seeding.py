@@ -246,3 +246,11 @@ def test_a_half_width_above_the_mean_is_written_in_whole_per_cents():
     """It was `± 3e+02 %`."""
     row = _row({"cell": {"rate": 9}, "mean": 1.0, "half": 3.0, "missing": 0})
     assert row[2] == "± 300 %"
+
+
+@pytest.mark.parametrize(("half", "told"), [(5.03, "5.1"), (5.4, "5.4"), (12.3, "13"), (0, "0")])
+def test_a_cell_that_is_not_narrow_enough_never_looks_so(half, told):
+    asked = {"metric": "preemption_rate", "relative": 0.05, "most": 60}
+    cell = {"cell": {"policy": "base"}, "mean": 100.0, "half": half, "missing": 0}
+    reached = {"asked": asked, "seeds": 9, "cells": 2, "narrow": 1, "equal": 0, "open": [cell]}
+    assert f"± {told} %" in seeds_text(reached).splitlines()[-1]

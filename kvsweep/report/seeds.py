@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
-from kvsweep.analysis.wording import counted, label, number, two_digits
+from kvsweep.analysis.wording import counted, decimals, label, number
 from kvsweep.config.until import Until
 from kvsweep.report.table import mean_and_sd, table
 
@@ -55,6 +56,13 @@ def _row(cell: dict[str, Any]) -> list[str]:
         known, share = number(mean), ""
     else:
         known = mean_and_sd(mean, half)
-        share = f"± {two_digits(100 * half / abs(mean))} %" if mean else ""
+        share = f"± {_rounded_up(100 * half / abs(mean))} %" if mean else ""
     missing = f"{cell['missing']:,}" if cell["missing"] else ""
     return [f"  {label(cell['cell']) or 'the one cell'}", known, share, missing]
+
+
+def _rounded_up(share: float) -> str:
+    """Write a share that is too wide to two digits, never as what was asked for."""
+    digits = decimals(share)
+    up = ceil(round(share * 10**digits, 6)) / 10**digits
+    return f"{up:,.{digits}f}"
