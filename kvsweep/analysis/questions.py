@@ -77,6 +77,11 @@ def _nearest(values: NDArray[Any], text: str) -> str:
     return f"; did you mean {_plain(closest)!r}?"
 
 
+def listed(text: str) -> list[str]:
+    """Return the names of a list with commas; blanks around them do not count."""
+    return [name.strip() for name in text.split(",")]
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -201,7 +206,7 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
         return sensitivity_indices(ds, metric, **asked)
     if "joint" not in asked:
         if "factors" in asked:
-            asked["factors"] = asked["factors"].split(",")
+            asked["factors"] = listed(asked["factors"])
         return refuse_none(ds, factorial_effects(ds, metric, **asked))
     for key in ("factors", "order"):
         if key in asked:
@@ -210,7 +215,7 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
     over = {axis or "policy" for axis, _, _ in designs}
     if len(over) > 1:
         raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
-    levels = [d[2].split(",") for d in designs]
+    levels = [listed(d[2]) for d in designs]
     return refuse_none(ds, joint_effects(ds, metric, levels, over.pop(), **asked))
 
 

@@ -38,9 +38,10 @@ def _trend(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
 
 
 def _curve(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
+    from kvsweep.analysis.questions import listed
     from kvsweep.plot import plot_curve
 
-    return plot_curve(ds, given["metric"].split(","), **_others(given, "metric"))
+    return plot_curve(ds, listed(given["metric"]), **_others(given, "metric"))
 
 
 def _heatmap(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:

@@ -516,3 +516,15 @@ def test_an_axis_by_its_dotted_key_and_one_that_is_given_twice_are_told(run, res
     assert told == "kvsweep: --at gpu_blocks=120: 'gpu_blocks' is 110 already; give it once\n"
     told = run("cliff", results, "--along", "workload.gpu_blocks")[2]
     assert "did you mean 'gpu_blocks'?" in told
+
+
+def test_blanks_in_lists_of_names_do_not_count(run, results):
+    plain = run("effects", results, "--metric", "steps", "--factors", "policy,gpu_blocks")
+    assert plain[0] == 0
+    assert run("effects", results, "--metric", "steps", "--factors", "policy, gpu_blocks") == plain
+    levels = kvsweep.open_results("a.zarr")["gpu_blocks"].values[:4]
+    joint = f"gpu_blocks={', '.join(map(str, levels))}"
+    assert run("effects", results, "--metric", "steps", "--joint", joint)[0] == 0
+    metrics = "preemption_rate, throughput_rps"
+    options = ("--metric", metrics, "--along", "gpu_blocks", "-o", "c.png")
+    assert run("plot", results, "curve", *options)[0] == 0
