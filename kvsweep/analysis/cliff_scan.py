@@ -193,7 +193,7 @@ def _by_other_labels(groups: list[ScannedGroup], first: str) -> Iterator[list[Sc
 def _ratio(scan: Scan, a: ScannedGroup, b: ScannedGroup, first: str) -> CliffRatio:
     """Ratio of the cliffs of `a` and `b`, seed by seed and resample by resample."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_seeds = a.by_seed / b.by_seed
+        of_seeds = a.by_seed / b.by_seed if scan.seeds else np.empty(0)
         of_means = float(np.float64(a.cliff.mean_curve.value) / b.cliff.mean_curve.value)
     mean, sd, pairs = _moments(of_seeds)
     both = np.isfinite(a.by_resample) & np.isfinite(b.by_resample) if _sampled(a, b) else None

@@ -54,7 +54,7 @@ def cliff_parts(cliff: Cliff) -> list[str]:
     parts = [*cliff_sentences(cliff), ""]
     parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
     if known := _known_ratios(cliff):
-        parts += ["", "Ratios of cliffs (paired by seed)"]
+        parts += ["", f"Ratios of cliffs{' (paired by seed)' if cliff.seeds else ''}"]
         parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in known[:MAX_RATIOS]]))
         more = len(known) - MAX_RATIOS
         parts += [f"... and {more:,} more; {ALL} has all"] if more > 0 else []

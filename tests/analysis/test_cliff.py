@@ -460,3 +460,13 @@ def test_a_text_has_some_of_many_ratios():
     assert len(cliff.ratios) == 66
     assert text.count(" / p") == 40
     assert "... and 26 more; --json, or to_dict() in Python, has all" in text
+
+
+def test_ratios_without_seeds_are_of_none():
+    ds = h8(3).mean("seed").drop_vars("status", errors="ignore")
+    cliff = find_cliff(ds)
+    (ratio,) = cliff.ratios
+    assert (ratio.pairs, ratio.pairs_lost) == (0, 0)
+    assert ratio.of_mean_curves > 0.0
+    assert np.isnan(ratio.mean_of_seeds)
+    assert "paired by seed" not in cliff_text(cliff)
