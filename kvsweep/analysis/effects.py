@@ -12,6 +12,7 @@ chapter 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -234,8 +235,8 @@ def _known_axis(name: str, axes: list[str], asked: str = "factors") -> str:
 
 def _places(design: Sequence[Any], over: str, levels: list[Any]) -> list[int]:
     """Return where on the axis the four levels of a design are; numbers may be given as text."""
-    known = [str(level) for level in levels]
-    names = [str(level) for level in design]
+    numbers = all(isinstance(level, int | float) for level in levels)
+    known, names = ([_text(level, numbers) for level in some] for some in (levels, design))
     if len(names) != 4 or len(set(names)) < 4:
         raise InputError(f"joint: {','.join(names)!r} does not name four levels BASE,A,B,AB")
     for name in names:
@@ -243,6 +244,14 @@ def _places(design: Sequence[Any], over: str, levels: list[Any]) -> list[int]:
             hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
             raise InputError(f"joint: no level {name!r} of {over}{hint}")
     return [known.index(name) for name in names]
+
+
+def _text(level: Any, number: bool) -> str:
+    """Return a level as text, 40 and 40.0 alike on an axis of numbers."""
+    if number:
+        with suppress(OverflowError, TypeError, ValueError):
+            return f"{float(level):.15g}"
+    return str(level)
 
 
 def _groups(array: xr.DataArray, axes: list[str]) -> Iterator[tuple[dict[str, Any], Floats]]:

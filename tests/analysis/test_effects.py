@@ -326,3 +326,22 @@ def test_what_single_and_apart_mean_is_said():
     assert lines[at + 1] == "Changes apart: each alone, from x 1, y 3."
     one = factorial_effects(lay_out(values, {"x": [1, 2], "y": [3, 4]}), "ttft_mean_ms", ["x"])
     assert "Single changes:" not in effects_text(one)
+
+
+@pytest.mark.parametrize(
+    "design", [(10, 20, 30, 40), ("10", "20.0", "3e1", "40"), (10.0, 20, 30, 40)]
+)
+@pytest.mark.parametrize("kind", [int, float])
+def test_levels_of_numbers_may_be_written_in_any_way(design, kind):
+    ds = dataset([[1.0], [2.0], [4.0], [8.0]], blocks=np.array([10, 20, 30, 40], kind), seeds=[0])
+    found = joint_effects(ds, "preemption_rate", [design], over="gpu_blocks")
+    assert [effect.difference.effect for effect in found.groups[0].effects] == [1.0, 3.0, 3.0]
+    with pytest.raises(InputError, match="no level 'ten'"):
+        joint_effects(ds, "preemption_rate", [("ten", 20, 30, 40)], over="gpu_blocks")
+
+
+def test_names_that_look_like_numbers_stay_names():
+    values = [[[1.0]], [[2.0]], [[4.0]], [[8.0]]]
+    ds = dataset(values, policies=["1", "1.0", "01", "2"], blocks=[1], seeds=[0])
+    found = joint_effects(ds, "preemption_rate", [("1.0", "1", "01", "2")])
+    assert [effect.difference.effect for effect in found.groups[0].effects] == [-1.0, 2.0, 5.0]
