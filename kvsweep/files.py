@@ -21,6 +21,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Neither a link nor a pipe that has the name is followed or waited for.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _NEW |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+# What names a stream that the process has open.
+_STREAM = re.compile(r"/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
 _LONGEST = 200  # characters of a path in a message
 _NAME_BYTES = 255  # of a file or folder, on every common file system
 
@@ -165,8 +167,20 @@ def written(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         As `replaced`.
     """
     how: dict[str, Any] = {} if binary else {"newline": "", "encoding": "utf-8"}
-    with replaced(path) as new, new.open("wb" if binary else "w", **how) as file:
+    with replaced(path) as new, open(_place(new), "wb" if binary else "w", **how) as file:
         yield file
+
+
+def _place(path: Path) -> Path | int:
+    """Return what to open; of a stream that is open its number, so that it goes on where it is.
+
+    By its name the file to which it leads would be begun anew, and written over by what is printed
+    after.
+    """
+    stream = _STREAM.fullmatch(os.path.abspath(path))
+    if stream is None:
+        return path
+    return os.dup({"stdout": 1, "stderr": 2}.get(stream[1]) or int(stream[2]))
 
 
 def is_special(path: Path) -> bool:

@@ -196,3 +196,21 @@ def test_a_store_that_is_not_there_is_told_before_what_is_written_beside_it(
     assert (code, err) == (2, told)
     given = run(command, "results/h8.zarr", "-o", "none/h8.html")[2]
     assert "--out none/h8.html: cannot be written: there is no folder 'none'" in given
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/{}", "/proc/self/fd/{}"])
+def test_a_stream_that_is_open_goes_on_where_it_is(tmp_path, capfd, name):
+    """`--requests /dev/stdout > FILE` began FILE anew, and the summary was written over it."""
+    file = os.open(tmp_path / "a.csv", os.O_WRONLY | os.O_CREAT)
+    try:
+        os.write(file, b"before\n")
+        with written(name.format(file)) as new:
+            new.write("a,b\n")
+        os.write(file, b"after\n")
+    finally:
+        os.close(file)
+    text = (tmp_path / "a.csv").read_text()
+    if name == "/dev/stdout":
+        assert (text, capfd.readouterr().out) == ("before\nafter\n", "a,b\n")
+    else:
+        assert text == "before\na,b\nafter\n"
