@@ -116,6 +116,7 @@ def prefix_cost(ds: xr.Dataset) -> PrefixCost:
     """
     ds = ds.isel(size=np.argsort(ds["context_b"].values, kind="stable"))
     ran = ds["position"].values >= 0
+    early = int((ds["early_eos"].values == 1).sum())
     ds = ds.isel(size=np.all(ran.any(axis=2), axis=1))
     if not ds.sizes["size"]:
         raise InputError("measurement: no size has trials of both a hit and a miss yet")
@@ -131,7 +132,7 @@ def prefix_cost(ds: xr.Dataset) -> PrefixCost:
         hit_slope_share=hit.slope / miss.slope if hit and miss and miss.slope else None,
         throughput_ratio=speed[MISS].median / speed[HIT].median,
         trials=int(ran.sum()),
-        early_eos=int((ds["early_eos"].values == 1).sum()),
+        early_eos=early,
     )
 
 

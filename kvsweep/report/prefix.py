@@ -26,7 +26,12 @@ def prefix_text(cost: PrefixCost) -> str:
 
 
 def prefix_warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
-    """Yield a line on outputs that ended early, and one on texts that are not what was sent."""
+    """Yield lines on trials that were not run, outputs that ended early, and texts not as sent."""
+    planned = ds["position"].size
+    if cost.trials < planned:
+        left_out = ds.sizes["size"] - len(cost.sizes)
+        more = f"; without {left_out} of {ds.sizes['size']} sizes" if left_out else ""
+        yield f"{cost.trials} of {planned} trials were run, as it was ended early{more}"
     if cost.early_eos:
         yield (
             f"{cost.early_eos} of {cost.trials} outputs ended before {ds.attrs['output_tokens']} "

@@ -90,3 +90,13 @@ def test_the_text_gives_the_findings_first_and_aligns_the_table():
     assert lines[2] == "Throughput of the output after a miss: 1 times that after a hit."
     assert lines[5].split() == ["512:256", "10", "[8.4,", "11.6]", "35.6", "[34,", "37.2]",
                                 "+256%", "200", "200"]  # fmt: skip
+
+
+def test_outputs_that_ended_early_are_of_the_trials_that_were_run():
+    """Those of sizes that lack a condition counted among the trials, and not among these."""
+    ds = prefix_trials()
+    ds["early_eos"].values[:] = 1
+    ds["position"].values[0, 1] = -1
+    ds["early_eos"].values[0, 1] = -1
+    cost = prefix_cost(ds)
+    assert cost.early_eos == cost.trials == 25

@@ -233,3 +233,13 @@ def test_a_damaged_measurement_is_told_with_the_option_that_replaces_it(run, loa
     assert run(*SMALL)[0] == 0
     next(file for file in Path(STORE).rglob("c/0") if file.is_file()).unlink()
     assert "; `kvsweep measure prefix --overwrite` measures it again" in run("show", STORE)[2]
+
+
+def test_a_measurement_that_was_ended_early_says_so_when_it_is_shown(run, load):
+    """It was shown as a whole one, with "one size of B alone" for two."""
+    load(fail_at=3 * (2 + 3))
+    assert run(*SMALL)[0] == 1
+    code, out, err = run("show", STORE)
+    told = "warning: 3 of 12 trials were run, as it was ended early"
+    assert (code, err) == (0, f"{told}; without 1 of 2 sizes\n")
+    assert "one size of B alone" in out
