@@ -11,6 +11,7 @@ import errno
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -44,6 +45,7 @@ from kvsweep.cli.terminal import (
 from kvsweep.cli.trace import trace
 from kvsweep.cli.verify import verify
 from kvsweep.errors import InputError
+from kvsweep.reading import working_folder
 
 # An interrupted sweep leaves cells undone.
 INTERRUPTED = 1
@@ -149,8 +151,7 @@ def _explain(error: BaseException | None) -> int:
         return fail("kvsweep", f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})")
     if isinstance(error, OSError):
         drop_output()
-        where = f"{error.filename}: " if error.filename else ""
-        return fail("kvsweep", f"{where}{error.strerror or error}")
+        return fail("kvsweep", _reason(error))
     if error is None or isinstance(error, KeyboardInterrupt):
         raise error or KeyboardInterrupt
     if asked_to_end():  # Python tells what is raised while a class is made as another error
@@ -158,6 +159,15 @@ def _explain(error: BaseException | None) -> int:
     fail("kvsweep", f"internal error ({BUG}): {type(error).__name__}: {error}")
     echo("".join(traceback.format_exception(error)).rstrip(), err=True)
     return INTERNAL
+
+
+def _reason(error: OSError) -> str:
+    """Return what the system refused; asked where it is in a folder that is gone it names none."""
+    if error.filename:
+        return f"{error.filename}: {error.strerror or error}"
+    if isinstance(error, FileNotFoundError) and working_folder() == Path():
+        return "the current folder was deleted: change to one that is there"
+    return error.strerror or str(error)
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:

@@ -345,3 +345,15 @@ def test_nothing_is_said_of_semaphores_after_the_last_line(tmp_path):
     with start_python(CUT_SHORT) as process:
         _, err = process.communicate()
     assert (process.returncode, err) == (1, "kvsweep: interrupted\n")
+
+
+def test_a_current_folder_that_was_deleted_is_told(run, tmp_path, monkeypatch):
+    """It was "No such file or directory", of which file was not said."""
+    write_sweep(tmp_path, BASE + GRID)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, _, err = run("grid", str(tmp_path / "small.toml"))
+    told = "kvsweep: the current folder was deleted: change to one that is there\n"
+    assert (code, err) == (2, told)
