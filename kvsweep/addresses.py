@@ -96,6 +96,8 @@ def located(place: str | os.PathLike[str] | Address) -> Where:
             "the address without, and the rest by environment variables or fsspec's configuration"
         )
     if protocol in _LOCAL:
+        if re.match(r"\w+://[^/]", text):  # a host, or a path relative to the current folder
+            raise InputError(f"{text}: expected {protocol}:///PATH with three slashes, or the path")
         return Path(f"/{path}")
     parts = path.split("/")
     if not path or (len(parts) < 2 and protocol != "memory"):

@@ -436,3 +436,10 @@ def test_no_store_is_made_in_another(sweep):
         with pytest.raises(InputError, match=r"lies in the store memory://kept/a\.zarr, whose"):
             run(sweep, inner)
     assert there() == before
+
+
+@pytest.mark.parametrize("text", ["file://results/a.zarr", "local://localhost/tmp/a.zarr"])
+def test_a_file_address_of_two_slashes_is_no_folder_of_the_root(text):
+    """It was `/results/a.zarr`, where to URLs it is a host and to fsspec the current folder's."""
+    with pytest.raises(InputError, match=r":///PATH with three slashes, or the path$"):
+        located(text)
