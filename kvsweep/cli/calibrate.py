@@ -34,7 +34,7 @@ SPLIT = 0.5
         "kvsweep calibrate served.json.gz --split 0.3 --validate docs/validation-my-server",
     ),
 )
-@click.argument("measurements", type=click.Path(path_type=Path, exists=True))
+@click.argument("measurements", type=click.Path(path_type=Path))
 @click.option("--out", type=PresetPath(), help="Write the preset.")
 @click.option(
     "--from",
@@ -97,7 +97,8 @@ def calibrate(
     names = {"model": model or "", "hardware": hardware or ""}
     found: PrefixResult | ServedResult
     if trials:
-        _refuse_for_prefix({"--from": start, "--split": split, "--set": settings, "--read": read})
+        of_runs = {"--from": start, "--split": split, "--set": settings, "--read": read}
+        _refuse_for_prefix(measurements, of_runs)
         found = _prefix(measurements, names, stem)
         document, text = prefix_json(found), prefix_text(found)
     else:
@@ -136,12 +137,13 @@ def _outputs(out: Path | None, stem: Path | None, trials: bool) -> dict[str, Pat
     return outputs
 
 
-def _refuse_for_prefix(options: dict[str, object]) -> None:
+def _refuse_for_prefix(path: Path, options: dict[str, object]) -> None:
     for option, given in options.items():
         if given:
+            of_file = "if this is a log of requests, say --read format=csv"
+            hint = "of logs of requests name one file" if path.is_dir() else of_file
             raise InputError(
-                f"{option}: only for a trace of a server; these are fitted directly (if this is a "
-                "log of requests, say --read format=csv)"
+                f"{option}: only for a trace of a server; these are fitted directly ({hint})"
             )
 
 

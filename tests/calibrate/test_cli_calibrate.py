@@ -166,3 +166,13 @@ def test_a_window_of_the_preset_is_kept(tmp_path, capsys):
     assert list(preset.window) == window
     assert preset.beta == pytest.approx(serving.BETA, rel=0.01)
     assert "compiling" not in capsys.readouterr().err.partition("fitting")[2]
+
+
+def test_what_is_no_file_of_this_machine_is_told_as_by_other_commands(tmp_path, capsys):
+    """Of a bucket's store it said that it does not exist; of a folder, to say what was said."""
+    assert run("s3://bucket/a.zarr") == run(tmp_path / "none.csv") == 2
+    bucket, none = capsys.readouterr().err.splitlines()
+    assert bucket.endswith("only files of this machine are read: copy it to one first")
+    assert none.endswith("none.csv: cannot read: No such file or directory")
+    assert run(tmp_path, "--read", "format=csv") == 2
+    assert capsys.readouterr().err.endswith("(of logs of requests name one file)\n")
