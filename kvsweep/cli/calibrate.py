@@ -97,15 +97,22 @@ def calibrate(
     names = {"model": model or "", "hardware": hardware or ""}
     found: PrefixResult | ServedResult
     if trials:
-        of_runs = {"--from": start, "--split": split, "--set": settings, "--read": read}
+        of_runs: dict[str, object] = {
+            "--from": start,
+            "--split": split,
+            "--set": settings,
+            "--read": read,
+        }
         _refuse_for_prefix(measurements, of_runs)
-        found = _prefix(measurements, names, stem)
-        document, text = prefix_json(found), prefix_text(found)
+        found = of_trials = _prefix(measurements, names)
+        document, text = prefix_json(of_trials), prefix_text(of_trials)
+        draw = partial(_draw_prefix, of_trials)
     else:
-        found = _served(
-            measurements, start, SPLIT if split is None else split, names, (settings, read), stem
+        found = of_run = _served(
+            measurements, start, SPLIT if split is None else split, names, (settings, read)
         )
-        document, text = served_json(found), served_text(found)
+        document, text = served_json(of_run), served_text(of_run)
+        draw = partial(_draw_served, of_run)
     if out:
         write_preset(found.preset, out)
     if as_json:
@@ -116,6 +123,8 @@ def calibrate(
             echo(f'\nwritten: {out}; a sweep beside it has latency.model = "{Path(out).name}"')
     for problem in found.problems:
         echo(f"kvsweep: bad fit: {problem}", err=True)
+    if stem:  # last: what cannot be drawn is no reason to lose a fit that took minutes
+        draw(stem)
     return 1 if found.problems else 0
 
 
@@ -147,18 +156,19 @@ def _refuse_for_prefix(path: Path, options: dict[str, object]) -> None:
             )
 
 
-def _prefix(path: Path, names: dict[str, str], stem: Path | None) -> PrefixResult:
+def _prefix(path: Path, names: dict[str, str]) -> PrefixResult:
     from kvsweep.calibrate.prefix_results import calibrate_prefix
     from kvsweep.calibrate.prefix_trials import read_prefix
     from kvsweep.simulate import warm_up
 
     warm_up(partial(echo, err=True))
-    found = calibrate_prefix(path, read_prefix(path), names)
-    if stem:
-        from kvsweep.calibrate.figures import draw_prefix
+    return calibrate_prefix(path, read_prefix(path), names)
 
-        draw_prefix(found, stem)
-    return found
+
+def _draw_prefix(found: PrefixResult, stem: Path) -> None:
+    from kvsweep.calibrate.figures import draw_prefix
+
+    draw_prefix(found, stem)
 
 
 def _served(
@@ -167,7 +177,6 @@ def _served(
     split: float,
     names: dict[str, str],
     options: tuple[tuple[str, ...], tuple[str, ...]],
-    stem: Path | None,
 ) -> ServedResult:
     from kvsweep.calibrate.families import family_of
     from kvsweep.calibrate.results import calibrate_served
@@ -182,14 +191,15 @@ def _served(
         scenario = scenario.model_copy(update={"latency": Latency(**preset.coefficients())})
     warm_up(partial(echo, err=True), kernel_entries([scenario]))
     with waiting(f"fitting to {len(served.requests):,} requests, by simulation"):
-        found = calibrate_served(path, served, family, split, names, preset)
-    if stem:
-        from kvsweep.calibrate.figures import draw_served
+        return calibrate_served(path, served, family, split, names, preset)
 
-        other = draw_served(found, stem)
-        if other:
-            echo(f"kvsweep: {other}: kept, and not of this run, which has no series", err=True)
-    return found
+
+def _draw_served(found: ServedResult, stem: Path) -> None:
+    from kvsweep.calibrate.figures import draw_served
+
+    other = draw_served(found, stem)
+    if other:
+        echo(f"kvsweep: {other}: kept, and not of this run, which has no series", err=True)
 
 
 def _preset(name: str) -> Preset:

@@ -10,6 +10,7 @@ from test_prefix import write_table
 from kvsweep.cli import main, progress
 from kvsweep.config import parse_scenario
 from kvsweep.config.preset import load_preset
+from kvsweep.errors import InputError
 
 
 def run(*arguments):
@@ -176,3 +177,17 @@ def test_what_is_no_file_of_this_machine_is_told_as_by_other_commands(tmp_path, 
     assert none.endswith("none.csv: cannot read: No such file or directory")
     assert run(tmp_path, "--read", "format=csv") == 2
     assert capsys.readouterr().err.endswith("(of logs of requests name one file)\n")
+
+
+def test_a_fit_whose_figure_cannot_be_drawn_is_kept(tmp_path, capsys, monkeypatch):
+    """A disk that was full under the figure lost the fit, its text and its preset."""
+    (tmp_path / "x_a1_b2.csv").write_text("condition,ttft_ms\nhit,1\nmiss,1\n")
+
+    def full(*_):
+        raise InputError("v-ttft.png: cannot be written: No space left on device")
+
+    monkeypatch.setattr("kvsweep.calibrate.figures.draw_prefix", full)
+    out = tmp_path / "out.toml"
+    assert run(tmp_path, "--out", out, "--validate", tmp_path / "v") == 2
+    assert load_preset(str(out), tmp_path).kind == "linear"
+    assert f"written: {out}" in capsys.readouterr().out
