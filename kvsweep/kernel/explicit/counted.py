@@ -144,10 +144,10 @@ def _may_go_on(ws, lane, inst, engine, count):
 
 
 @leaf
-def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
+def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, spared):
     """Give those who are counted what they need in this step, or preempt some of them.
 
-    Of those who would take a block `spared` do not.
+    Of those who would take a block `spared` do not. Those due are from `first` to `last`.
     """
     phase = this_phase(lane, inst)
     taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
@@ -160,22 +160,26 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine, phase)
         take(ws, inst, taken)
-    elif lane["role"] == DECODE and lane["async_scheduling"]:
-        take_in_flight(inp, ws, out, lane, inst, tally, index, engine, spared)
-    elif spared > 0 or lane["windows"] != 0:
-        take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
     else:
-        take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
-    first, last, _ = find_due(ws, inst)
+        if lane["role"] == DECODE and lane["async_scheduling"]:
+            take_in_flight(inp, ws, out, lane, inst, tally, index, engine, spared)
+        elif spared > 0 or lane["windows"] != 0:
+            take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
+        else:
+            take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
+        first, last, _ = find_due(ws, inst)
     cache_due(inp, ws, lane, inst, tally, engine, first, last)
 
 
 @leaf
-def _charge(ws, lane, inst, tally, engine):
-    """Charge the tokens of those who are counted to the step (rule R7.3)."""
+def _charge(ws, lane, inst, tally, engine, ending):
+    """Charge the tokens of those who are counted to the step (rule R7.3); `ending` get none."""
     width = 1 + lane["drafts"]
     in_window = counted_inside(ws, lane, inst, engine)
-    count, context, in_window, measured = served(ws, lane, inst, engine, in_window)
+    count, context = np.int64(engine["counted"]), np.int64(engine["context"])
+    measured = np.int64(engine["measured"])
+    if ending > 0 or lane["drafts"] > 0:
+        count, context, in_window, measured = served(ws, lane, inst, engine, in_window)
     if misses_this(lane, inst, engine):
         count -= engine["missed"]
         context -= engine["missed_context"]
@@ -215,12 +219,12 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
         return
     plan_ahead(inp, ws, lane, inst, tally, engine)
     ending, spared = np.int64(0), np.int64(0)
+    first, last, _ = find_due(ws, inst)
     if lane["async_scheduling"]:
-        first, last, _ = find_due(ws, inst)
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
-        _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared)
-        _charge(ws, lane, inst, tally, engine)
+        _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, spared)
+        _charge(ws, lane, inst, tally, engine, ending)
         others = inst["running"] - engine["counted"] + inst["waiting"] + inst["held"]
         if lane["drafts"] > 0 and lane["prefix_caching"] and others > 0:
             _cache_filled(inp, ws, lane, inst, tally, engine)
