@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from distributed import Client as Client
 from distributed import Security
+from distributed.comm import parse_address, parse_host_port
 from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
@@ -138,6 +139,8 @@ def _client(scheduler: str | DaskCluster, where: str, seconds: float) -> Iterato
             warnings.simplefilter("ignore", VersionMismatchWarning)
             if isinstance(scheduler, str) and scheduler.startswith("tls://"):
                 _check_certificates()
+            if isinstance(scheduler, str):
+                _check_address(scheduler)
             client = _within(seconds, scheduler)
     except Exception as error:  # of many types, by what of the address or the network is no good
         raise InputError(f"{where}: {_why_unreachable(scheduler, error)}") from error
@@ -157,6 +160,19 @@ def _check_certificates() -> None:
     """
     if Security().get_connection_args("client").get("ssl_context") is None:
         raise TypeError("no certificates")
+
+
+def _check_address(scheduler: str) -> None:
+    """Find out what is no address before Dask starts a thread for it, which may take seconds.
+
+    Raises
+    ------
+    ValueError
+        If it lacks a port, as a connection would raise.
+    """
+    protocol, place = parse_address(scheduler)
+    if protocol in ("tcp", "tls"):
+        parse_host_port(place)
 
 
 def _within(seconds: float, scheduler: str | DaskCluster) -> Client:

@@ -352,3 +352,11 @@ def test_an_asynchronous_cluster_is_refused(sweep, tmp_path):
 
     with pytest.raises(InputError, match=r"^scheduler: the cluster is asynchronous; kvsweep needs"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "tcp://[::1]", __file__, "a" * 999, ""])
+def test_what_is_no_address_is_found_without_a_connection(sweep, tmp_path, monkeypatch, address):
+    """A machine that stood still for ten seconds told of an AssertionError of Dask's instead."""
+    monkeypatch.delattr("kvsweep.workers.connecting._within")
+    with pytest.raises(InputError, match="no scheduler answers; "):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
