@@ -183,6 +183,7 @@ _OTHER_TIER = Rule(
     "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
 )
 _SEVERAL = "cluster.instances of more than 1 (or several of a role)"
+_UNROUTED = "cluster.instances of more than 1 (or several of a role that has no routing of its own)"
 _SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
 _TIMED = "arrivals that are not all at once, nor on read.lanes as each is free"
@@ -212,9 +213,7 @@ RULES: dict[str, Rule] = {
         for lengths in ("prompt", "output")
         for key, rule in _length_rules(prefix, lengths)
     },
-    "cluster.routing": Rule(
-        lambda s, c: _takes_routing(s.cluster), f"{_SEVERAL[:-1]} that has no routing of its own)"
-    ),
+    "cluster.routing": Rule(lambda s, c: _takes_routing(s.cluster), _UNROUTED),
     "cluster.scorers": Rule(
         lambda s, c: _takes_scorers(s), f"routing 'weighted' and {_SEVERAL}{_SEEING}"
     ),
