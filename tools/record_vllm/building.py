@@ -50,7 +50,10 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
     if role:
         kinds = {"prefill": "kv_producer", "decode": "kv_consumer"}
         config.kv_transfer_config = vllm.KVTransferConfig(
-            kv_connector="NixlConnector", engine_id=role, kv_role=kinds[role]
+            kv_connector="NixlConnector",
+            engine_id=role,
+            kv_role=kinds[role],
+            kv_load_failure_policy="recompute",
         )
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)

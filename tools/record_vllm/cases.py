@@ -12,10 +12,19 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pd-spec", "pipeline", "pipeline-state", "pipeline-spec", "spec-longest"),
+    *(
+        "pd-spec",
+        "pd-hybrid",
+        "pd-fail",
+        "pipeline",
+        "pipeline-state",
+        "pipeline-spec",
+        "spec-longest",
+    ),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
-`pd-spec` with drafts; `spec-longest` drafts that vLLM cuts at its longest request."""
+`pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
+fail; `spec-longest` drafts that vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -34,8 +43,8 @@ _MIXES = (
 
 # Synchronous about half of the time.
 _EITHER = (
-    *("offload", "state", "state-spec", "pd", "pd-spec", "pipeline", "pipeline-state"),
-    "spec-longest",
+    *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pipeline"),
+    *("pipeline-state", "spec-longest"),
 )
 
 
@@ -98,6 +107,10 @@ def _base(feature: str, seed: int) -> _Draft:
     features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
     if feature == "pipeline-spec" or (feature in _EITHER and r.random() < 0.5):
         features.add("async")
+    if feature == "pd-hybrid" and r.random() < 0.3:
+        features.add("spec")
+    if feature == "pd-fail":
+        features |= {name for name in ("hybrid", "spec") if r.random() < 0.25}
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
     seqs = r.choice([3, 4, 8, 16, 32])
@@ -162,7 +175,10 @@ def _without_chunks(draft: _Draft) -> None:
 def _speculate(draft: _Draft) -> None:
     r, engine = draft.random, draft.engine
     tokens = r.choice([1, 2, 3, 5])
-    engine["speculative"] = {"tokens": tokens, "method": r.choice(["draft", "eagle"])}
+    method = r.choice(["draft", "eagle"])
+    if {"pd", "hybrid"} <= draft.features:
+        method = "draft"  # with a connector it matters which group an EAGLE head's layers are in
+    engine["speculative"] = {"tokens": tokens, "method": method}
     for request in draft.requests:
         request["accepted"] = [r.randrange(tokens + 1) for _ in range(r.choice([1, 3, 5, 7]))]
     least = engine["max_num_seqs"] * (tokens + 2 if r.random() < 0.6 else 1)
@@ -317,6 +333,8 @@ def _disaggregate(draft: _Draft) -> None:
     prefill, decode = r.choice([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)])
     more = 2 * draft.engine.get("speculative", {}).get("tokens", 0)
     largest = max(ceil_div(_tokens(request) + more, size) for request in draft.requests)
+    if "hybrid" in draft.features:
+        largest = max(_blocks(draft, request) for request in draft.requests)
     draft.cluster = {
         "prefill_instances": prefill,
         "decode_instances": decode,
@@ -327,3 +345,10 @@ def _disaggregate(draft: _Draft) -> None:
         "pd_handoff_us": r.choice([0, 0, 250]),
     }
     draft.tags.append(f"{prefill} prefill, {decode} decode")
+    if "fail" in draft.features:
+        share = r.choice([0.1, 0.3, 1.0])
+        lease = 10_000 * int(draft.step_us)
+        policy = {"kv_load_failure_policy": "recompute", "kv_heartbeats": False}
+        draft.cluster |= {"kv_lease_us": lease, **policy}
+        for request in draft.requests:
+            request["pull_fails"] = r.random() < share

@@ -73,9 +73,13 @@ class Cluster:
         """Whether vLLM ever pulls a prompt, for which it reserves room to verify drafts."""
         scenario = self._scenario
         step = 1 + 2 * scenario.drafts if scenario.drafts else 0
-        tokens = (prompt_tokens, step)
-        needed = sum(ceil_div(count, scenario.block_size) for count in tokens)
-        return needed <= self._layout.decode_blocks
+        verified = len(scenario.groups) * ceil_div(step, scenario.block_size)
+        pulled = sum(
+            ceil_div(prompt_tokens, scenario.block_size)
+            - group.blocks_left(prompt_tokens, scenario.block_size)
+            for group in scenario.groups
+        )
+        return pulled + verified <= self._layout.decode_blocks
 
     def _result(self, instances: list[Instance]) -> Document:
         for instance in instances:
@@ -111,6 +115,8 @@ class Cluster:
             "rejected": sum(times["rejected"] for times in requests),
             "end_us": max([0, *(times["finish_us"] or 0 for times in requests)]),
         }
+        if self._scenario.has_windows:
+            totals["window_freed"] = sum(each.window_freed for each in instances)
         if self._scenario.drafts:
             totals["draft_tokens"] = sum(each.sampler.drafted for each in instances)
             totals["accepted_tokens"] = sum(each.sampler.accepted for each in instances)

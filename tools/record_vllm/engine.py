@@ -140,7 +140,7 @@ class Engine:
                 "store": self._moves(orders.store_jobs, "src_spec"),
                 "flush": len(orders.jobs_to_flush or ()),
             }
-        if len(scenario.groups) > 1 or scenario.groups[0].window is not None:
+        if scenario.has_windows:
             row["win"] = _since(window_freed, counts.window_freed)
         if scenario.preempts_in_flight:
             row["pre_in_flight"] = _since(in_flight, counts.preempted_in_flight)

@@ -18,7 +18,7 @@ from record_vllm.steps import Decision, Ordered, complete, decide, make_request,
 
 PREFILL, DECODE = "prefill", "decode"
 SETTLE, DISPATCH = 0, 1
-RECEIVED, SENT = "recv", "sent"
+RECEIVED, SENT, EXPIRED = "recv", "sent", "expired"
 
 
 @dataclass
@@ -56,6 +56,9 @@ class Shared:
         enters = at + self.layout.handoff_us
         order = len(self.requests) + len(self.parameters)
         self.parameters[number] = parameters
+        if self.requests[number].pull_fails:  # nobody tells the instance: its lease ends
+            assert self.layout.lease_us is not None
+            self.prefill_of(number).inbox.append((at + self.layout.lease_us, EXPIRED, number))
         self.per_request[number]["decode_queue_us"] = enters
         decode = self._decode[number % len(self._decode)]
         decode.arrivals.append((enters, order, number))
@@ -98,6 +101,11 @@ class Instance:
         free: int = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         return self._blocks - free
 
+    @property
+    def window_freed(self) -> int:
+        """Blocks given back as windows have left them."""
+        return self._counts.window_freed or 0
+
     def _has_work(self) -> bool:
         return bool(self._flying) or self.scheduler.has_requests()
 
@@ -124,7 +132,9 @@ class Instance:
             self._full = bool(self._flying)
             return
         self._counts.new_step()
+        freed = self.window_freed
         decision = decide(self.scheduler)
+        freed = self.window_freed - freed
         start = max(clock, self._device_free_at)
         busy = bool(decision.entries)
         duration = self._shared.scenario.step_us(decision.prefill, decision.decode) if busy else 0
@@ -133,6 +143,8 @@ class Instance:
         for number in self._counts.preempted:
             self._shared.per_request[number][self.role]["preemptions"] += 1
         row = self._row(clock, start, duration, decision, pulls) if busy else None
+        if row is not None and self._shared.scenario.has_windows:
+            row["win"] = freed
         idle = not (busy or pulls or self._counts.preempted)
         self._flying.appendleft(Flight(decision, start + duration, row, idle))
         room = len(self._flying) < self._shared.scenario.steps_in_flight
@@ -164,7 +176,8 @@ class Instance:
                 end = begin + link.base_us + math.ceil(tokens / link.bandwidth)
                 self._link_free_at = end
                 self.inbox.append((end, RECEIVED, number))
-            self._shared.prefill_of(number).inbox.append((end, SENT, number))
+            if not self._shared.requests[number].pull_fails:
+                self._shared.prefill_of(number).inbox.append((end, SENT, number))
             self._shared.pulls.append([number, tokens, start, begin, end])
         return pulls
 
@@ -198,7 +211,8 @@ class Instance:
         flight = self._flying.pop()
         self._full = False
         self._clock = max(self._clock, flight.end)
-        arrived = sorted((x for x in self.inbox if x[0] <= flight.end), key=lambda x: x[0])
+        arrived = [x for x in self.inbox if x[0] <= flight.end]
+        arrived.sort(key=lambda x: (x[1] == EXPIRED, x[0]))
         self.inbox = [x for x in self.inbox if x[0] > flight.end]
         vllm, scenario = self._shared.vllm, self._shared.scenario
         tokens, verified = self.sampler.sample(flight.decision)
@@ -223,12 +237,17 @@ class Instance:
     def _report(self, arrived: list[tuple[int, str, int]], end: int) -> Any:
         """Return the transfers that ended, which vLLM takes for sets, in their order."""
         told = {RECEIVED: Ordered(), SENT: Ordered()}
+        failed = set()
         for _, kind, number in arrived:
-            told[kind].add(request_id(number))
+            told[RECEIVED if kind == RECEIVED else SENT].add(request_id(number))
+            if kind == RECEIVED and self._shared.requests[number].pull_fails:
+                failed.add(request_id(number))
             key = "pulled_us" if kind == RECEIVED else "released_us"
             self._shared.per_request[number][key] = end
         return self._shared.vllm.KVConnectorOutput(
-            finished_recving=told[RECEIVED] or None, finished_sending=told[SENT] or None
+            finished_recving=told[RECEIVED] or None,
+            finished_sending=told[SENT] or None,
+            failed_recving=failed,
         )
 
     def _times(self, advanced: list[Any], end: int) -> list[int]:

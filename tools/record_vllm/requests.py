@@ -19,7 +19,8 @@ _SEGMENT_BITS = 24
 class Request:
     """A request: segments are (content, tokens); `accepted` drafts of each verification, in turn.
 
-    `accepted` starts again when it is used up; it is (0,) where the trace says nothing.
+    `accepted` starts again when it is used up; it is (0,) where the trace says nothing. Where
+    prefill and decode are apart its pull may fail.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Request:
     output_tokens: int
     priority: int
     accepted: tuple[int, ...]
+    pull_fails: bool
 
     @property
     def prompt_tokens(self) -> int:
@@ -92,4 +94,5 @@ def _read(entry: dict[str, Any], number: int, where: str) -> Request:
         output_tokens=tokens,
         priority=entry.get("priority") or 0,
         accepted=tuple(accepted),
+        pull_fails=bool(entry.get("pull_fails")),
     )

@@ -28,6 +28,10 @@ class Group:
     window: int | None = None
     checkpoint: bool = False
 
+    def blocks_left(self, tokens: int, block_size: int) -> int:
+        """Return the leading blocks that its window has left once `tokens` are computed."""
+        return max(0, tokens - self.window + 1) // block_size if self.window else 0
+
 
 @dataclass(frozen=True)
 class Speculation:
@@ -58,7 +62,10 @@ class Offload:
 
 @dataclass(frozen=True)
 class Disaggregation:
-    """Prefill and decode instances, their blocks, and the link between them."""
+    """Prefill and decode instances, their blocks, and the link between them.
+
+    With a lease, pulls may fail: then the decode instance computes the prompt.
+    """
 
     prefill_instances: int
     decode_instances: int
@@ -66,6 +73,7 @@ class Disaggregation:
     decode_blocks: int
     link: Link
     handoff_us: int
+    lease_us: int | None
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,11 @@ class Scenario:
     def has_states(self) -> bool:
         """Whether a group of layers keeps recurrent states."""
         return any(group.kind == "state" for group in self.groups)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether there are several groups of layers, or one with a sliding window."""
+        return len(self.groups) > 1 or self.groups[0].window is not None
 
     @property
     def steps_in_flight(self) -> int:
@@ -261,7 +274,17 @@ def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
             cluster.number("kv_transfer_bandwidth", 1.0, 1e-9, MOST_BANDWIDTH),
         ),
         cluster.integer("pd_handoff_us", 0, 0, MAX_TIME_US),
+        _lease(cluster),
     )
+
+
+def _lease(cluster: Section) -> int | None:
+    if cluster.get("kv_lease_us", None) is None:
+        return None
+    cluster.choice("kv_load_failure_policy", REQUIRED, ["recompute"])
+    if cluster.flag("kv_heartbeats", True):
+        raise InputError("scenario.cluster.kv_heartbeats: true, but the recorder sends none")
+    return cluster.integer("kv_lease_us", REQUIRED, 1, MAX_TIME_US)
 
 
 def _check_combination(scenario: Scenario) -> None:
@@ -278,17 +301,17 @@ def _check_combination(scenario: Scenario) -> None:
         )
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
-    others: Mapping[str, object] = {
+    apart: Mapping[str, object] = {
         "cache.offload": scenario.offload,
-        "cache.groups": len(scenario.groups) > 1 or scenario.groups[0].window is not None,
+        "cache.groups": scenario.has_states,
     }
-    for key, value in others.items():
+    for key, value in apart.items():
         if scenario.disaggregation and value:
             raise InputError(
                 f"scenario.{key}: not with cluster.prefill_instances: the recorder has not been "
                 "compared with anything there"
             )
-    others = {
+    others: Mapping[str, object] = {
         "engine.speculative": scenario.speculative and not scenario.async_scheduling,
         "cache.offload": scenario.offload,
         "cluster.prefill_instances": scenario.disaggregation,
