@@ -98,7 +98,7 @@ def test_recompute_lets_the_decode_instance_compute_the_prompt():
     assert (found.expired_leases, found.failed_pulls) == (1, 1)
 
 
-def test_recompute_keeps_what_was_hit_and_computes_the_rest():
+def test_recompute_hits_again_and_computes_the_rest():
     """Of request 1 eight blocks are in the decode instance's cache: 32 tokens are computed."""
     rows = [asking(0, 0, [0, 128], 1), asking(1, 5000, [0, 160], 1, fails=True)]
     recompute = {"kv_lease_us": 1000, "kv_load_failure_policy": "recompute"}
@@ -163,6 +163,8 @@ def test_random_traces_provoke_what_they_are_for():
         except naive.StepLimit:
             continue
         recomputes = trace["scenario"]["cluster"]["kv_load_failure_policy"] == "recompute"
+        size = trace["scenario"]["cache"]["block_size"]
+        tokens = {number: count for number, count, *_ in found.transfers}
         seen["expired"] += found.expired_leases > 0
         seen["expired, and not as drawn"] += any(
             r.pull_fails and not row["pull_fails"]
@@ -171,7 +173,8 @@ def test_random_traces_provoke_what_they_are_for():
         seen["failed"] += any(r.status == "errored" for r in found.requests)
         seen["recomputed"] += recomputes and found.failed_pulls > 0
         seen["hit, and failed"] += any(
-            r.pull_fails and r.found > 0 and r.reported_us for r in found.requests
+            r.pull_fails and r.reported_us and tokens[r.id] <= r.prompt_tokens - size
+            for r in found.requests
         )
         seen["pulled"] += len(found.transfers) > found.failed_pulls
     assert {name: count for name, count in seen.items() if count < 5} == {}

@@ -10,7 +10,6 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import LoadFailure, RequestStatus
 from ...records import DECODE, NEVER, NONE, PREFILL
-from ..blocks.sizes import blocks_for
 from ..scheduling.holders import leave
 from ..time.arrivals import let_send
 from .tables import release_all
@@ -176,13 +175,12 @@ def _drop_holder(ws, inst, r):
 
 @leaf
 def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
-    """Let a request whose pull has failed end, or have computed what it hit alone (R14.10)."""
+    """Let a request whose pull has failed end, or have nothing computed (R14.10)."""
     s = engine["state_lo"] + r
     state = ws.states[s]
     tally["failed_pulls"] += 1
     if lane["kv_load_failure_policy"] == LoadFailure.RECOMPUTE:
-        blocks = blocks_for(lane, np.int64(state["prompt"]))
-        state["computed"] = blocks * lane["block_size"] - ws.handoffs[r]["tokens"]
+        state["computed"] = 0
         return
     _drop_holder(ws, inst, r)
     release_all(ws, lane, inst, state, s)

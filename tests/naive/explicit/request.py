@@ -48,8 +48,6 @@ class ExplicitRequest(Request):
         Whether it has been given states since it was admitted.
     junction : int
         Tokens of its blocks that others have, too, if more than those of the last common state.
-    found : int
-        Tokens that it had in the cache when its blocks were asked for.
     pull_fails : bool
         Whether its pull fails: as the trace has it, or as its lease ended before.
     """
@@ -67,7 +65,6 @@ class ExplicitRequest(Request):
     keeps: list = field(default_factory=list)
     has_states: bool = False
     junction: int = 0
-    found: int = 0
     pull_fails: bool = False
 
     @classmethod

@@ -285,7 +285,6 @@ class ExplicitScheduler(Scheduler):
         new = len(request.tables[0]) - len(hits[0])
         decision.pulls.append((request, new * self.block_size))
         request.pulled = True
-        request.found = local
         request.computed = total
         self.loading.add(request)
         self.prefills.append(request)
@@ -464,11 +463,11 @@ class ExplicitScheduler(Scheduler):
         self._release(request, None)
 
     def came(self, request):
-        """Take note that the blocks of a prompt have come; or that only what it hit is of use."""
+        """Take note that the blocks of a prompt have come, or that its pull has failed."""
         self.loading.remove(request)
         self.loaded.add(request)
         if request.pull_fails:
-            request.computed = request.found
+            request.computed = 0
 
     def fail(self, request):
         """End a request whose blocks have not come."""
