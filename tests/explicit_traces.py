@@ -9,14 +9,15 @@ from strategies import _Drawn, _Random, _trace
 
 FEATURES = (
     *("groups", "states", "drafts", "groups and drafts", "states and drafts", "roles", "pools"),
-    "roles and drafts",
+    *("roles and drafts", "roles and groups", "roles, groups and drafts"),
 )
 PIPELINES = (
     *("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share"),
     *("pipeline and drafts", "pipeline, groups and drafts"),
 )
-ROLES = ("roles", "roles and drafts")
-ROUTED_ROLES = ("routed roles", "routed roles and drafts")
+ROLES = ("roles", "roles and drafts", "roles and groups", "roles, groups and drafts")
+LEASES = ("leases", "leases and drafts", "leases and groups")
+ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
@@ -49,6 +50,8 @@ def _explicit(source, features, max_requests, closed_loop):
         scenario["cache"]["block_size"] = max(6, block_size)
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
+        if "groups" in feature and ("roles" in feature or "leases" in feature):
+            scenario["engine"]["speculative"]["method"] = "draft"  # else refused
     if feature == "states and drafts":  # a step with room for a block, else refused
         engine, size = scenario["engine"], scenario["cache"]["block_size"]
         engine["max_num_batched_tokens"] += engine["max_num_batched_tokens"] == size

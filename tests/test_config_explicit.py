@@ -268,7 +268,14 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             {"cluster": APART, "engine": WHOLE | {"long_prefill_token_threshold": 513}},
             "engine.long_prefill_token_threshold: 513 is more than max_num_batched_tokens (512), ",
         ),
-        ({"cluster": APART, "cache": {"groups": GROUPS}}, "cache.groups: not with prefill and"),
+        (
+            {"cluster": APART, "cache": {"groups": [{"kind": "full"}, {"kind": "state"}]}},
+            "cache.groups: groups of states, not with prefill and decode apart",
+        ),
+        (
+            {"cluster": APART, "cache": {"groups": GROUPS}, "engine": {"speculative": EAGLE}},
+            "engine.speculative.method: 'eagle', but with prefill and decode apart",
+        ),
         (
             {"cache": {"groups": GROUPS, "gpu_tokens": 9000}},
             "cache.gpu_tokens: with several groups",

@@ -136,7 +136,7 @@ def test_who_waits_to_be_sent_is_sent_when_another_fails():
 
 
 @settings(max_examples=60)
-@given(explicit_traces.traces(features=("leases", "leases and drafts"), closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.LEASES, closed_loop=True))
 def test_invariants_hold_in_every_step(trace):
     """`naive.explicit.checks`: what is free, used, kept and pulled makes up each pool."""
     try:

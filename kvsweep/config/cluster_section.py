@@ -140,7 +140,8 @@ class Cluster(Section):
         Microseconds, Key("us", "fixed part of a transfer from prefill to decode")
     ] = 100
     kv_transfer_bandwidth: Annotated[
-        Bandwidth | None, Key("token/us", "tokens moved from prefill to decode")
+        Bandwidth | None,
+        Key("token/us", "tokens moved from prefill to decode, per group of layers"),
     ] = None
     pd_handoff_us: Annotated[
         Microseconds, Key("us", "end of a prefill to the queue of its decode instance")

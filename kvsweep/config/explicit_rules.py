@@ -173,8 +173,17 @@ def _check_chunks(scenario: Scenario) -> None:
 def _check_roles(scenario: Scenario) -> None:
     """Refuse what was never recorded of prefill and decode apart."""
     apart = "prefill and decode apart"
-    if is_hybrid(scenario.cache.groups):
-        raise KeyProblem(("cache", "groups"), f"not with {apart}: no rule was recorded")
+    if state_groups(scenario.cache.groups):
+        message = f"groups of states, not with {apart}: no rule was recorded"
+        raise KeyProblem(("cache", "groups"), message)
+    speculative = scenario.engine.speculative
+    eagle = speculative is not None and speculative.method == "eagle"
+    if eagle and scenario.engine.drafts and is_hybrid(scenario.cache.groups):
+        message = (
+            f"'eagle', but with {apart} a prompt does without the last block that it hits, and of "
+            "several groups vLLM lets that with the head's layers alone decide: only 'draft'"
+        )
+        raise KeyProblem(("engine", "speculative", "method"), message)
     if scenario.engine.pipeline_parallel_size > 1:
         raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")
 

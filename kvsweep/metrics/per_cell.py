@@ -91,7 +91,7 @@ CELL_VARIABLES = (
         ("draft_tokens", "token", "drafts verified, warm-up included"),
         ("accepted_tokens", "token", "drafts accepted"),
         ("pulls", "1", "prompts pulled from prefill to decode instances, warm-up included"),
-        ("pulled_tokens", "token", "tokens that these moved"),
+        ("pulled_tokens", "token", "tokens that these moved, of each group of layers"),
         ("failed_pulls", "1", "of these pulls, those that failed"),
         ("expired_leases", "1", "leases of prefills that ended before their blocks were pulled"),
         rules=VLLM,

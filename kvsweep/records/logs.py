@@ -33,7 +33,7 @@ TALLY_FIELDS = (
     Field("draft_tokens", i64, "token", "drafts verified"),
     Field("accepted_tokens", i64, "token", "drafts accepted"),
     Field("pulls", i64, "1", "transfers from prefill to decode instances"),
-    Field("pulled_tokens", i64, "token", "tokens that these moved"),
+    Field("pulled_tokens", i64, "token", "tokens that these moved, of each group of layers"),
     Field("pull_wait", i64, "us", "from the end of prefills to the report of their transfers"),
     Field("pull_waits", i64, "request", "measured requests whose transfers these are"),
     Field("kept_time", i64, "us", "time that finished prefills kept their blocks"),

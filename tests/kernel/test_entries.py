@@ -77,6 +77,7 @@ FEATURES = {
     "drafts and a window": ({**WINDOW, **DRAFTED}, "run_explicit"),
     "prefill and decode apart": ({"cluster": APART}, "run_apart"),
     "drafts apart, asynchronous": ({**DRAFTED_ASYNC, "cluster": APART}, "run_apart_rare"),
+    "a window, prefill and decode apart": ({**WINDOW, "cluster": APART}, "run_explicit"),
     "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_apart_rare"),
 }
 

@@ -15,7 +15,6 @@ from kvsweep.policies import RequestStatus
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import entries
 
-FEATURES = ("leases", "leases and drafts")
 # Without compiling there is one entry, of everything.
 LEASED = next(
     (each for each in entries.ENTRIES if each.name == "run_explicit"), entries.ENTRIES[-1]
@@ -23,7 +22,7 @@ LEASED = next(
 
 
 @settings(max_examples=80)
-@given(explicit_traces.traces(features=FEATURES, closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.LEASES, closed_loop=True))
 def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
@@ -32,7 +31,9 @@ def test_kernel_equals_twin(trace):
 def test_kernel_equals_twin_on_longer_traces(seed):
     rng = random.Random(f"leases/{seed}")
     for _ in range(8):
-        trace = explicit_traces.random_trace(rng, FEATURES, max_requests=40, closed_loop=True)
+        trace = explicit_traces.random_trace(
+            rng, explicit_traces.LEASES, max_requests=40, closed_loop=True
+        )
         assert list(twin.differences(trace)) == []
 
 
@@ -44,7 +45,7 @@ def test_many_heartbeats_are_no_livelock():
 
 
 @settings(max_examples=60)
-@given(explicit_traces.traces(features=FEATURES, closed_loop=True))
+@given(explicit_traces.traces(features=explicit_traces.LEASES, closed_loop=True))
 def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
     """Whoever was prefilled has its blocks freed there, at the end of its transfer or of its lease.
 

@@ -11,6 +11,7 @@ from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .aligning import aligned_with, is_fresh
+from .capacity import lacking
 from .deciding import call_off
 from .handoff import count_query, pull
 from .longest import may_pad, with_places
@@ -20,7 +21,7 @@ from .refusing import refuse
 from .slots import groups_of
 from .stages import has_share, put_back, set_aside
 from .states import keeps_states, states_needed, take_states
-from .tables import cache_known, capped, grow, release_all, window_of
+from .tables import cache_known, grow, release_all, window_of
 from .walking import schedule
 
 
@@ -37,9 +38,7 @@ def room_for(inp, ws, lane, inst, state, s, start, end, had, unused):
     need = max(blocks_for(lane, with_places(lane, end)) - had, 0) * groups_of(lane)
     reserved = np.int64(0)
     if lane["reserve_full_prompt"]:
-        known = blocks_for(lane, np.int64(state["known"]))
-        for group in range(groups_of(lane)):
-            reserved += max(capped(inp, lane, group, known) - had, 0)
+        reserved = lacking(inp, lane, np.int64(state["known"]), had)
         if lane["states"]:
             reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
     if lane["states"]:  # after the reservation: it notes what the chunk keeps
@@ -203,7 +202,7 @@ def _admit_head(
         waiting.leave_waiting(inp, ws, lane, inst)
     else:
         leave(ws, inst, position)
-    touch_hits(inp, ws, lane, inst, r, state, s, hits)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits, computed)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
     _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
     state["ends_prefill"] *= position != NONE  # else this schedule has begun it, too

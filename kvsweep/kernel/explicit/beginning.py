@@ -75,9 +75,11 @@ def _begin_states(inp, ws, lane):
         request = inp.requests[lane["request_lo"] + r]
         place = request["key_lo"] - first + r * lane["more_places"]
         if lane["disaggregated"]:
-            _begin_state(ws, lane, r, request, place, 1)
+            table_lo = place * groups_of(lane)
+            _begin_state(ws, lane, r, request, table_lo, 1)
             other = lane["requests"] + r
-            _begin_state(ws, lane, other, request, slots + place, request["output"])
+            table_lo += slots * groups_of(lane)
+            _begin_state(ws, lane, other, request, table_lo, request["output"])
             ws.handoffs[r] = ws.blank_handoff[0]
         else:
             table_lo = place * (groups_of(lane) + lane["states"])

@@ -136,7 +136,8 @@ def _may_go_on(ws, lane, inst, engine, count):
     """Return whether there are budget and room for so many; maybe blocks for all."""
     tokens = count * (1 + lane["drafts"])
     fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
-    fenced = lane["role"] == DECODE and lane["async_scheduling"] and lane["drafts"] > 0
+    fenced = lane["role"] == DECODE and lane["async_scheduling"]
+    fenced = fenced and (lane["drafts"] > 0 or lane["more_groups"] + lane["windows"] > 0)
     if fenced or keeps_states(lane):
         taken = blocks_needed(ws, lane, inst, engine, this_phase(lane, inst)) * tables_of(lane)
         fits = fits and taken <= inst["free"]

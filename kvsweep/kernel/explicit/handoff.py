@@ -15,12 +15,14 @@ from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
 from .batches import entry_of
+from .capacity import lacking, pulled_blocks
 from .deciding import enter_handed
 from .leases import fail_pull, grant
 from .longest import to_verify
-from .lookup import touch_hits
+from .lookup import count_users, touch_hits
 from .refusing import refuse
-from .tables import grow, release_all
+from .slots import groups_of
+from .tables import grow_by, release_all
 
 
 @leaf
@@ -39,10 +41,10 @@ def hand_over(ws, lane, inst, engine, r):
 
 
 @leaf
-def _lacks(lane, state):
+def _lacks(inp, lane, state):
     """Return the blocks that an unfinished prefill still needs, those to verify drafts too."""
     tokens = np.int64(state["known"]) + to_verify(lane)
-    return max(blocks_for(lane, tokens) - state["blocks"], 0)
+    return lacking(inp, lane, tokens, np.int64(state["blocks"]))
 
 
 @leaf
@@ -55,23 +57,23 @@ def _ends_here(ws, lane, engine, state, s):
 
 
 @leaf
-def _reserved(ws, lane, inst, engine):
+def _reserved(inp, ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3).
 
     Those after this schedule, and what those need with drafts that it ends.
     """
-    count = np.int64(blocks_for(lane, to_verify(lane)))  # of who pulls
+    count = blocks_for(lane, to_verify(lane)) * groups_of(lane)  # of who pulls
     ending = np.int64(0)
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         s = engine["state_lo"] + ws.running[place]
         state = ws.states[s]
         if state["prefilling"]:
-            count += _lacks(lane, state)
+            count += _lacks(inp, lane, state)
         elif _ends_here(ws, lane, engine, state, s):
-            ending += _lacks(lane, state)
+            ending += _lacks(inp, lane, state)
     if lane["lease"] or lane["drafts"] > 0:  # else holders have all
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-            count += _lacks(lane, ws.states[engine["state_lo"] + ws.hold[place]])
+            count += _lacks(inp, lane, ws.states[engine["state_lo"] + ws.hold[place]])
     return count, ending
 
 
@@ -91,24 +93,26 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     s = engine["state_lo"] + r
     state = ws.states[s]
     prompt = np.int64(state["prompt"])
-    blocks = blocks_for(lane, prompt) - hits
-    room = inst["free"] - unused - blocks
+    if lane["windows"]:
+        unused, used = count_users(inp, ws, lane, state, hits, prompt)
+    taken = pulled_blocks(inp, lane, prompt, hits)
+    room = inst["free"] - unused - taken
     if inst["running"] > 0:
         room -= lane["watermark"]
-    reserved, ending = _reserved(ws, lane, inst, engine)
+    reserved, ending = _reserved(inp, ws, lane, inst, engine)
     if room < reserved + ending:
         refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, False)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
-    touch_hits(inp, ws, lane, inst, r, state, s, hits)
-    grow(ws, lane, inst, tally, state, hits + blocks, measured)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits, prompt)
+    grow_by(ws, lane, inst, tally, state, blocks_for(lane, prompt), taken, measured)
     state["computed"] = prompt
     hold(inp, ws, lane, inst, r)
     if lane["lease"]:
         ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
-    _transfer(ws, out, lane, inst, tally, index, engine, r, blocks * lane["block_size"])
+    _transfer(ws, out, lane, inst, tally, index, engine, r, taken * lane["block_size"])
     return True
 
 

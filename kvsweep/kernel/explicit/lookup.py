@@ -111,6 +111,19 @@ def _but_last(lane, hits, own):
 
 
 @leaf
+def count_users(inp, ws, lane, state, hits, tokens):
+    """Return how many hits in windows behind `tokens` nobody uses, and how many somebody does."""
+    unused, used = np.int64(0), np.int64(0)
+    for group in range(groups_of(lane)):
+        gone = left_by(lane, window_of(inp, lane, group), tokens)
+        for block in range(gone, hits):
+            users = ws.blocks[ws.tables[slot_of(state, group, block)]]["ref_count"]
+            unused += users == 0
+            used += users > 0
+    return unused, used
+
+
+@leaf
 def find_hits(inp, ws, lane, inst, request, state, s):
     """Find the cached prefix of a waiting request (rule R5.8).
 
@@ -131,14 +144,9 @@ def find_hits(inp, ws, lane, inst, request, state, s):
         if hits == others:
             own = own_hits(ws, lane, inst, state, s, limit)
         hits, own = _but_last(lane, hits, own)
-    unused, used = count_hit(ws, lane, state, hits)
-    for group in range(groups_of(lane)):
-        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
-        for block in range(gone, hits):
-            users = ws.blocks[ws.tables[slot_of(state, group, block)]]["ref_count"]
-            unused += users == 0
-            used += users > 0
-    return hits + own, unused + own, used
+    unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
+    states_unused, states_used = count_hit(ws, lane, state, hits)
+    return hits + own, unused + states_unused + own, used + states_used
 
 
 @leaf
@@ -152,17 +160,17 @@ def watch_hits(inp, ws, lane, inst, state, s, hits):
 
 
 @leaf
-def touch_hits(inp, ws, lane, inst, r, state, s, hits):
-    """Let a request have the blocks that were found, and no others."""
+def touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens):
+    """Let a request have the blocks that were found, those in windows behind `tokens`."""
     clear(ws, lane, state, s)
     have_again(inp, ws, lane, inst, inp.requests[lane["request_lo"] + r], state, s, hits)
     others = recorded(lane, state, hits)
     state["private"] = max(np.int64(state["shared"]), others)  # older ones of a victim keep records
-    if hits == 0:
+    if tokens == 0:
         watch_windows(inp, ws, lane, state, s)
         return
     for group in range(groups_of(lane)):
-        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
+        gone = left_by(lane, window_of(inp, lane, group), tokens)
         ws.edges[s * groups_of(lane) + group]["gone"] = gone
         for block in range(gone, others):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))

@@ -10,7 +10,7 @@ from ..tally import add_gap
 from .batches import class_of, entry_at
 from .handoff import hand_over
 from .log import note
-from .tables import cache_known, release_all
+from .tables import cache_known, release_all, release_at_once, release_left
 
 
 @leaf
@@ -85,6 +85,9 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
         waiting.stop_waiting(inp, ws, lane, inst, r)
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
+    if lane["disaggregated"] and lane["windows"]:  # a connector is told what they still look at
+        request = inp.requests[lane["request_lo"] + r]
+        release_left(inp, ws, lane, inst, engine, request, state, s)
     if lane["role"] == PREFILL:
         hand_over(ws, lane, inst, engine, r)
         return
@@ -114,7 +117,7 @@ def release_owed(ws, lane, inst, engine):
     r = engine["owed_first"]
     while r != NONE:
         s = engine["state_lo"] + r
-        release_all(ws, lane, inst, ws.states[s], s)
+        release_at_once(ws, lane, inst, ws.states[s], s)
         r = ws.progress[r]["next"]
     engine["owed_first"] = NONE
 

@@ -18,6 +18,7 @@ from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
+from .capacity import can_never_fit, never_holds
 from .classes import announce_class, process_class, schedule_class
 from .counted import schedule_counted
 from .counted_batches import announce_counted, process_counted
@@ -30,7 +31,6 @@ from .missed import misses_this
 from .run_of_classes import run_classes
 from .settling import process_outputs, release_owed
 from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
-from .tables import can_never_fit, never_holds
 from .walking import schedule_running
 
 

@@ -9,17 +9,15 @@ has the keys, and the blocks are counted (own_again.py: those of a victim).
 import numpy as np
 
 from ..._jit import leaf
-from ...records import DECODE, NONE
+from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
-from ..memory import depth
 from . import block_records
-from .longest import longest_of, to_verify, with_places
+from .longest import with_places
 from .refused import wake_for
 from .slots import FAR, groups_of, key_of, slot_of
 from .states import (
     clear_states,
     leave_states,
-    most_states,
     publish_states,
     release_states,
     states_needed,
@@ -109,6 +107,12 @@ def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
 def grow(ws, lane, inst, tally, state, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
     more = (blocks - state["blocks"]) * groups_of(lane)
+    grow_by(ws, lane, inst, tally, state, blocks, more, measured)
+
+
+@leaf
+def grow_by(ws, lane, inst, tally, state, blocks, more, measured):
+    """Let all tables have so many blocks, `more` of which are taken: windows have left others."""
     block_records.take(ws, inst, more)
     state["blocks"] = blocks
     state["room"] = blocks * lane["block_size"]
@@ -193,45 +197,9 @@ def release_all(ws, lane, inst, state, s):
 
 
 @leaf
-def capped(inp, lane, group, blocks):
-    """Return how many of `blocks` blocks a group has at a time, with windows released."""
-    window = window_of(inp, lane, group)
-    if window > 0:
-        most = window - 1 + lane["max_tokens"] * depth(lane)
-        blocks = min(blocks, blocks_for(lane, most) + 1)
-    return blocks
-
-
-@leaf
-def never_holds(inp, lane, most):
-    """Return whether an instance has no room for `most` tokens of a request, or no step (R1.3).
-
-    It computes so many, and samples one more.
-    """
-    tokens = most
-    if lane["drafts"] > 0:
-        tokens = min(most + 2 * lane["drafts"], longest_of(lane))
-    blocks = blocks_for(lane, tokens)
-    total = np.int64(0)
-    for group in range(groups_of(lane)):
-        total += capped(inp, lane, group, blocks)
-    total += most_states(lane, blocks)
-    # With windows or drafts the recorder counts the last token too, which is never computed.
-    hybrid = lane["more_groups"] + lane["states"] > 0 or window_of(inp, lane, 0) > 0
-    longest = most + (lane["drafts"] > 0 or hybrid)
-    too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
-    too_long = too_long or most + 1 > lane["longest"]
-    return total > lane["gpu_blocks"] or too_long
-
-
-@leaf
-def can_never_fit(inp, lane, request):
-    """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3).
-
-    With drafts a decode instance needs more to pull than it takes (R14.11).
-    """
-    to_pull = np.int64(0)
-    if lane["role"] == DECODE:
-        to_pull = blocks_for(lane, request["prompt"]) + blocks_for(lane, to_verify(lane))
-    never = never_holds(inp, lane, request["prompt"] + request["output"] - 1)
-    return never or to_pull > lane["gpu_blocks"]
+def release_at_once(ws, lane, inst, state, s):
+    """Free the blocks of a request as one, the last group first: those that vLLM has deferred."""
+    for group in range(groups_of(lane) - 1, -1, -1):
+        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
+        release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+    clear(ws, lane, state, s)

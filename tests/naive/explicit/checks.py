@@ -34,8 +34,12 @@ def check_tables(scheduler):
 
 
 def check_requests(scheduler):
-    """What windows still look at is there; published blocks carry their keys."""
+    """What windows still look at is there; published blocks carry their keys.
+
+    Who pulled has no block for the token that only its last prompt token still looks at.
+    """
     size, tables = scheduler.block_size, scheduler.tables
+    spared = scheduler.role == "decode"
     for request in scheduler.running:
         assert len(request.known) + request.placeholders + request.drafts >= request.computed
         for group, window in enumerate(tables.windows):
@@ -44,7 +48,8 @@ def check_requests(scheduler):
                 _check_states(tables, request, table)
             else:
                 assert len(table) * size >= request.computed
-                first = max(0, request.computed - request.in_flight - (window or 2**62) + 1)
+                first = request.computed - request.in_flight - (window or 2**62) + 1 + spared
+                first = max(0, first)
                 assert all(block is not None for block in table[first // size :])
             for block, key in zip(table[:published], request.keys, strict=False):
                 assert block is None or scheduler.pool.key[block] == (group, key)

@@ -107,9 +107,10 @@ class ExplicitScheduler(Scheduler):
     def servable(self, request):
         """Whether the request can ever finish here, alone."""
         tokens = min(request.longest + 2 * self.engine.drafts, self.engine.longest)
-        if self.role == "decode" and self._to_pull(request) > self.pool.usable:
-            return False
         groups = range(len(self.tables.windows))
+        pulls = self._to_pull(request.prompt_tokens, [[] for _ in groups]) + self._to_verify()
+        if self.role == "decode" and pulls > self.pool.usable:
+            return False
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
         explicit = self.engine.drafts or self.tables.windows != [None]
@@ -282,8 +283,7 @@ class ExplicitScheduler(Scheduler):
         if not self._seat(request, total, hits, total, self._reserved()):
             return Tried.ENDS
         self._count_hits(request, local)
-        new = len(request.tables[0]) - len(hits[0])
-        decision.pulls.append((request, new * self.block_size))
+        decision.pulls.append((request, self._to_pull(total, hits) * self.block_size))
         request.pulled = True
         request.computed = total
         self.loading.add(request)
@@ -295,16 +295,22 @@ class ExplicitScheduler(Scheduler):
 
         With drafts each needs those of its first verification, too, and so will who pulls.
         """
-        step = self.engine.verification
-        return self.blocks_for(step) + sum(
-            max(self.blocks_for(len(r.known) + step) - len(table), 0)
+        return self._to_verify() + sum(
+            max(self.tables.most(group, len(r.known) + self.engine.verification) - len(table), 0)
             for r in self.prefills
-            for table in r.tables
+            for group, table in enumerate(r.tables)
         )
 
-    def _to_pull(self, request):
-        """Return the blocks that must be there to pull a prompt, if nobody else has any."""
-        return self.blocks_for(request.prompt_tokens) + self.blocks_for(self.engine.verification)
+    def _to_verify(self):
+        """Return the blocks that a first verification takes in all groups."""
+        return self.blocks_for(self.engine.verification) * len(self.tables.windows)
+
+    def _to_pull(self, tokens, hits):
+        """Return the blocks of a prompt of so many tokens that are pulled, those in windows."""
+        return sum(
+            self.blocks_for(tokens) - max(self.tables.left(group, tokens), len(found))
+            for group, found in enumerate(hits)
+        )
 
     def _seat(self, request, tokens, hits, total, reserved=0):
         """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False."""
@@ -444,6 +450,8 @@ class ExplicitScheduler(Scheduler):
             self.waiting.remove(request)
             return
         self.running.remove(request)
+        if self.role != "both":  # with a connector
+            self.tables.release_left(request, max(0, request.computed - request.in_flight))
         if self.role == "prefill":
             self.held[request] = None
         elif self.role == "decode" and request.in_flight:
@@ -454,7 +462,7 @@ class ExplicitScheduler(Scheduler):
     def _release_owed(self):
         """Release the blocks of those that were done before the batch that has come back."""
         for request in self.owed:
-            self._release(request, None)
+            self.tables.release_at_once(request)
         self.owed = []
 
     def let_go(self, request):

@@ -140,6 +140,12 @@ class Tables:
             self.pool.release([block for block in table if block is not None])
         self.clear(request)
 
+    def release_at_once(self, request):
+        """Give them back as one, the last group first."""
+        blocks = [block for table in request.tables for block in table if block is not None]
+        self.pool.release(blocks)
+        self.clear(request)
+
     def clear(self, request):
         """Let a request begin without blocks."""
         request.tables = [[] for _ in self.windows]
