@@ -270,7 +270,7 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
         ),
         (
             {"cluster": APART, "cache": {"groups": [{"kind": "full"}, {"kind": "state"}]}},
-            "cache.groups: groups of states, not with prefill and decode apart",
+            "cache.groups: not with prefill and decode apart: of groups of states",
         ),
         (
             {"cluster": APART, "cache": {"groups": GROUPS}, "engine": {"speculative": EAGLE}},

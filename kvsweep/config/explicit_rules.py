@@ -174,7 +174,7 @@ def _check_roles(scenario: Scenario) -> None:
     """Refuse what was never recorded of prefill and decode apart."""
     apart = "prefill and decode apart"
     if state_groups(scenario.cache.groups):
-        message = f"groups of states, not with {apart}: no rule was recorded"
+        message = f"not with {apart}: of groups of states no rule was recorded"
         raise KeyProblem(("cache", "groups"), message)
     speculative = scenario.engine.speculative
     eagle = speculative is not None and speculative.method == "eagle"
