@@ -147,12 +147,27 @@ def tell_models(sweep: Sweep) -> None:
     Such a sweep may never have been run, nor tried: blocks that are estimated and step times that
     are computed would go unsaid.
     """
-    from kvsweep.config.served_text import model_texts
-
-    for text in model_texts(sweep)[:NAMED]:
-        echo(f"model: {text}", err=True)
+    tell_blocks(sweep)
     for text in _unknown_times(sweep)[:NAMED]:
         echo(f"caution: {text}", err=True)
+
+
+def tell_blocks(sweep: Sweep) -> None:
+    """Print to stderr the blocks and step times of a sweep's models, those of the first of many."""
+    from kvsweep.config.served_text import model_texts, models_left
+
+    texts = model_texts(sweep)
+    for text in texts[:NAMED]:
+        echo(f"model: {text}", err=True)
+    if texts and (more := _more(texts, models_left(sweep))):
+        echo(f"model: {more}", err=True)
+
+
+def _more(models: list[str], left: int) -> str:
+    """Say how many combinations are not told, of which the texts of models depend."""
+    more = left + len(models[NAMED:])
+    them = "combination" if more == 1 else "combinations"
+    return f"and {more:,} more {them} of what it depends on" if more else ""
 
 
 def preparing_text(sweep: Sweep) -> str:
@@ -183,9 +198,8 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
         echo(f"transfers    {text}")
     for text in size["models"][:NAMED]:
         echo(f"model        {text}")
-    if size["models"] and (more := size["models_left"] + len(size["models"][NAMED:])):
-        them = "combination" if more == 1 else "combinations"
-        echo(f"             and {more:,} more {them} of what it depends on")
+    if size["models"] and (more := _more(size["models"], size["models_left"])):
+        echo(f"             {more}")
     for text in size["defaults"][:NAMED]:
         echo(f"             {text}")
     for text in size["cautions"][:NAMED]:

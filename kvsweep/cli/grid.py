@@ -167,13 +167,10 @@ def _tell_shard(path: Where, ds: xr.Dataset, shard: str, as_json: bool) -> int:
 
 
 def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
-    from kvsweep.cli.dry_run import preparing_text, told
-    from kvsweep.config.served_text import model_text
+    from kvsweep.cli.dry_run import preparing_text, tell_blocks
     from kvsweep.sweep import run
 
-    for text in told(model_text, sweep)[:NAMED]:
-        echo(f"model: {text}", err=True)
-
+    tell_blocks(sweep)
     display = Display(first=preparing_text(sweep))
 
     def progress(done: int, total: int) -> None:

@@ -525,3 +525,15 @@ def test_a_tilde_that_no_shell_replaced_makes_no_folder_of_that_name(
     whole = arguments[-1].replace("~", "/home/me").partition("=")[2]
     assert err.endswith(f": a folder '~' would be made; write {whole}\n")
     assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
+
+
+def test_a_run_says_how_many_models_it_does_not_tell(run, tmp_path):
+    model = '[model]\npreset = "qwen3-32b"\ngpu = "h100"\n'
+    text = re.sub(r"\[latency\]\n.*\n", "", BASE) + model
+    axes = '"model.tp" = [2, 4, 8]\n"model.utilization" = [0.8, 0.85, 0.9, 0.92]'
+    write_sweep(tmp_path, f"{text}[grid]\n{axes}\nseed = [1]\n")
+    code, _, err = run("grid", "small.toml")
+    assert code == 0, err
+    told = [line for line in err.splitlines() if line.startswith("model: ")]
+    assert len(told) == 7
+    assert told[-1] == "model: and 6 more combinations of what it depends on"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from record_vllm import building, traces
 from record_vllm.cases import FEATURES, make_case
-from record_vllm.requests import read_requests, token_id
+from record_vllm.requests import check_failures, read_requests, token_id
 from record_vllm.scenario import Link, read_scenario
 
 from kvsweep.errors import InputError
@@ -225,7 +225,7 @@ def test_random_cases_are_valid_and_the_same_each_time(feature):
         requests = read_requests(case, "case")
         fits = [found.can_ever_run(r.prompt_tokens, r.output_tokens) for r in requests]
         assert sum(fits) > len(fits) / 2
-        assert (found.disaggregation is not None) == (feature in ("pd", "pd-spec"))
+        assert (found.disaggregation is not None) == feature.startswith("pd")
     assert make_case(feature, 1) != make_case(feature, 2)
 
 
@@ -246,3 +246,18 @@ def test_random_pipelines_have_all_kinds_of_engines():
     assert 0 < len(windows) < len(found) / 2
     states = [read_scenario(make_case("pipeline-state", s)["scenario"], "x") for s in range(20)]
     assert all(case.has_states and case.pipeline_parallel_size > 1 for case in states)
+
+
+def test_pulls_fail_with_leases_that_nobody_renews():
+    lease = {"kv_lease_us": 900, "kv_load_failure_policy": "recompute", "kv_heartbeats": False}
+    apart = {"prefill_instances": 1, "decode_instances": 1}
+    found = read_scenario(scenario(cluster=apart | lease), "x").disaggregation
+    assert found.lease_us == 900
+    with pytest.raises(InputError, match=r"cluster\.kv_heartbeats: true, but the recorder sends"):
+        read_scenario(scenario(cluster=apart | lease | {"kv_heartbeats": True}), "x")
+    with pytest.raises(InputError, match=r"cluster\.kv_load_failure_policy: .*recompute"):
+        read_scenario(scenario(cluster=apart | lease | {"kv_load_failure_policy": "fail"}), "x")
+    requests = read_requests(trace(request(pull_fails=True)), "x")
+    check_failures(found, requests)
+    with pytest.raises(InputError, match=r"requests\[0\]\.pull_fails: .* cluster\.kv_lease_us"):
+        check_failures(read_scenario(scenario(cluster=apart), "x").disaggregation, requests)

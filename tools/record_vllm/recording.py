@@ -11,7 +11,7 @@ from record_vllm.adapter import Vllm, cpu_blocks_in_use
 from record_vllm.device import LOAD, STORE
 from record_vllm.disaggregated import Cluster
 from record_vllm.engine import Batch, Engine
-from record_vllm.requests import Request, read_requests
+from record_vllm.requests import Request, check_failures, read_requests
 from record_vllm.scenario import Scenario, read_scenario
 from record_vllm.traces import Document
 
@@ -46,6 +46,7 @@ def record(vllm: Vllm, document: Document, where: str, *, detail: bool = True) -
     scenario = read_scenario(document.get("scenario"), where)
     requests = read_requests(document, where)
     try:
+        check_failures(scenario.disaggregation, requests)
         if scenario.disaggregation:
             expected = Cluster(vllm, scenario, scenario.disaggregation, requests).run()
         else:

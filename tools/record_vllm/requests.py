@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from kvsweep.errors import InputError, shown
 from kvsweep.workload.native import read_native
+from record_vllm.scenario import Disaggregation
 from record_vllm.traces import Document
 
 # A request that comes after another one, or goes away, needs a client; this has fixed arrivals.
@@ -70,6 +72,20 @@ def read_requests(document: Document, where: str) -> list[Request]:
     plain = [_without_accepted(entry) for entry in entries]
     read_native({**document, "requests": plain}, where)
     return [_read(entry, i, f"{where}: requests[{i}]") for i, entry in enumerate(entries)]
+
+
+def check_failures(layout: Disaggregation | None, requests: Sequence[Request]) -> None:
+    """Check that pulls fail only where a lease ends them.
+
+    Raises
+    ------
+    InputError
+        If one fails where there is none.
+    """
+    for request in requests:
+        if request.pull_fails and (layout is None or layout.lease_us is None):
+            where = f"requests[{request.number}].pull_fails"
+            raise InputError(f"{where}: true, which needs cluster.kv_lease_us")
 
 
 def _without_accepted(entry: Any) -> Any:

@@ -12,7 +12,7 @@ from ..blocks.ring import link_before, unlink
 from ..blocks.runs import FALLS, RISES
 from .room import GHOST
 
-ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
+ONCE, AGAIN, ONCE_GHOSTS = 0, 1, 2
 """Rings, counted from `tier_lo`: chunks used once, or again, and the ghosts of those."""
 
 
