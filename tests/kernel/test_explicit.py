@@ -138,6 +138,8 @@ def check_role_row(single, number, want):
     }
     for name, time in times.items():
         assert time_or_none(time) == want[name], (number, name)
+    errored = single.outputs.request_status[number] == RequestStatus.ERRORED
+    assert errored == want.get("errored", False)
     assert (single.outputs.request_status[number] == 3) == want["rejected"]
 
 

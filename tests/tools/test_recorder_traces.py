@@ -255,8 +255,9 @@ def test_pulls_fail_with_leases_that_nobody_renews():
     assert found.lease_us == 900
     with pytest.raises(InputError, match=r"cluster\.kv_heartbeats: true, but the recorder sends"):
         read_scenario(scenario(cluster=apart | lease | {"kv_heartbeats": True}), "x")
-    with pytest.raises(InputError, match=r"cluster\.kv_load_failure_policy: .*recompute"):
-        read_scenario(scenario(cluster=apart | lease | {"kv_load_failure_policy": "fail"}), "x")
+    assert found.recomputes
+    with pytest.raises(InputError, match=r"cluster\.kv_load_failure_policy: .*fail"):
+        read_scenario(scenario(cluster=apart | lease | {"kv_load_failure_policy": "f"}), "x")
     requests = read_requests(trace(request(pull_fails=True)), "x")
     check_failures(found, requests)
     with pytest.raises(InputError, match=r"requests\[0\]\.pull_fails: .* cluster\.kv_lease_us"):

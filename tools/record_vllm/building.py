@@ -53,7 +53,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
             kv_connector="NixlConnector",
             engine_id=role,
             kv_role=kinds[role],
-            kv_load_failure_policy="recompute",
+            kv_load_failure_policy=scenario.load_failure_policy,
         )
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)

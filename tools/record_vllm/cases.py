@@ -12,19 +12,13 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *(
-        "pd-spec",
-        "pd-hybrid",
-        "pd-fail",
-        "pipeline",
-        "pipeline-state",
-        "pipeline-spec",
-        "spec-longest",
-    ),
+    *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pipeline", "pipeline-state"),
+    *("pipeline-spec", "spec-longest"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
-fail; `spec-longest` drafts that vLLM cuts at its longest request."""
+fail and are recomputed, `pd-error` with such that end their requests; `spec-longest` drafts that
+vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -43,8 +37,8 @@ _MIXES = (
 
 # Synchronous about half of the time.
 _EITHER = (
-    *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pipeline"),
-    *("pipeline-state", "spec-longest"),
+    *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pd-error"),
+    *("pipeline", "pipeline-state", "spec-longest"),
 )
 
 
@@ -109,7 +103,7 @@ def _base(feature: str, seed: int) -> _Draft:
         features.add("async")
     if feature == "pd-hybrid" and r.random() < 0.3:
         features.add("spec")
-    if feature == "pd-fail":
+    if feature in ("pd-fail", "pd-error"):
         features |= {name for name in ("hybrid", "spec") if r.random() < 0.25}
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -345,10 +339,11 @@ def _disaggregate(draft: _Draft) -> None:
         "pd_handoff_us": r.choice([0, 0, 250]),
     }
     draft.tags.append(f"{prefill} prefill, {decode} decode")
-    if "fail" in draft.features:
+    if draft.features & {"fail", "error"}:
         share = r.choice([0.1, 0.3, 1.0])
         lease = 10_000 * int(draft.step_us)
-        policy = {"kv_load_failure_policy": "recompute", "kv_heartbeats": False}
-        draft.cluster |= {"kv_lease_us": lease, **policy}
+        policy = "recompute" if "fail" in draft.features else "fail"
+        draft.cluster |= {"kv_lease_us": lease, "kv_heartbeats": False}
+        draft.cluster["kv_load_failure_policy"] = policy
         for request in draft.requests:
             request["pull_fails"] = r.random() < share

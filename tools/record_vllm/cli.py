@@ -191,7 +191,7 @@ def cases(feature: str, first: int, last: int, out: Path) -> int:
     """Write random traces of a FEATURE, of the seeds FIRST to LAST.
 
     FEATURE is sync, async, offload, hybrid, state, state-spec, spec, mix, pd, pd-spec, pd-hybrid,
-    pd-fail, pipeline, pipeline-state, pipeline-spec or spec-longest.
+    pd-fail, pd-error, pipeline, pipeline-state, pipeline-spec or spec-longest.
     """
     from record_vllm.checking import make_folder, write_cases
 

@@ -85,7 +85,8 @@ class Cluster:
         for instance in instances:
             if instance.blocks_in_use():
                 raise InputError(f"{instance.name}: blocks are still in use at the end")
-        if any(t["finish_us"] is None and not t["rejected"] for t in self._shared.per_request):
+        over = ("finish_us", "rejected", "errored")
+        if not all(any(map(times.get, over)) for times in self._shared.per_request):
             raise InputError("requests wait, and nothing is left that could wake them")
         engines = []
         for instance in instances:
@@ -124,6 +125,9 @@ class Cluster:
 
 
 def _unseen(scenario: Scenario, request: Request) -> dict[str, Any]:
+    assert scenario.disaggregation
+    layout = scenario.disaggregation
+    may_fail = layout.lease_us is not None and not layout.recomputes
     return {
         "queue_us": scenario.queue_us(request.arrival_us, request.prompt_tokens),
         "prefilled_us": None,
@@ -133,6 +137,7 @@ def _unseen(scenario: Scenario, request: Request) -> dict[str, Any]:
         "first_token_us": None,
         "finish_us": None,
         "rejected": False,
+        **({"errored": False} if may_fail else {}),
         PREFILL: {"preemptions": 0, "admissions": []},
         DECODE: {"preemptions": 0, "admissions": []},
     }

@@ -220,9 +220,11 @@ class Instance:
         outputs, advanced = complete(vllm, self.scheduler, flight.decision, tokens, report)
         for output in outputs.values():
             for one in output.outputs:
+                number = int(one.request_id)
                 if one.finish_reason is not None and self.role == PREFILL:
-                    number = int(one.request_id)
                     self._shared.hand_over(number, one.kv_transfer_params, flight.end)
+                elif one.finish_reason is not None and not one.new_token_ids:
+                    self._shared.per_request[number]["errored"] = True
         ended = self._times(advanced, flight.end)
         if flight.row is not None:
             free = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()

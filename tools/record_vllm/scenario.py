@@ -64,7 +64,8 @@ class Offload:
 class Disaggregation:
     """Prefill and decode instances, their blocks, and the link between them.
 
-    With a lease, pulls may fail: then the decode instance computes the prompt.
+    With a lease, pulls may fail: then the decode instance recomputes the prompt, or it ends the
+    request.
     """
 
     prefill_instances: int
@@ -74,6 +75,7 @@ class Disaggregation:
     link: Link
     handoff_us: int
     lease_us: int | None
+    recomputes: bool
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ class Scenario:
     def has_states(self) -> bool:
         """Whether a group of layers keeps recurrent states."""
         return any(group.kind == "state" for group in self.groups)
+
+    @property
+    def load_failure_policy(self) -> str:
+        """What vLLM does about a pull that fails."""
+        return "recompute" if self.disaggregation and self.disaggregation.recomputes else "fail"
 
     @property
     def has_windows(self) -> bool:
@@ -275,13 +282,13 @@ def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
         ),
         cluster.integer("pd_handoff_us", 0, 0, MAX_TIME_US),
         _lease(cluster),
+        cluster.choice("kv_load_failure_policy", "fail", ["fail", "recompute"]) == "recompute",
     )
 
 
 def _lease(cluster: Section) -> int | None:
     if cluster.get("kv_lease_us", None) is None:
         return None
-    cluster.choice("kv_load_failure_policy", REQUIRED, ["recompute"])
     if cluster.flag("kv_heartbeats", True):
         raise InputError("scenario.cluster.kv_heartbeats: true, but the recorder sends none")
     return cluster.integer("kv_lease_us", REQUIRED, 1, MAX_TIME_US)
