@@ -132,8 +132,9 @@ def _how_it_ended(lane, inst, blocks, kept):
     status = LaneStatus.OK
     if inst["load"] != 0 and late:
         status = LaneStatus.TIME_LIMIT
-    elif lane["explicit"] and inst["waiting"] > 0:
-        # With drafts beside windows a head may ask for more than the pool that it was let in for.
+    elif lane["explicit"] and inst["waiting"] + inst["held"] > 0:
+        # With drafts beside windows a head may ask for more than the pool that it was let in for;
+        # and who recomputes what failed to come may lack blocks that others like it hold (R14.12).
         status = LaneStatus.STEP_LIMIT
     elif lane["connects"] and inst["running"] == 0 and inst["waiting"] > 0:
         # Holders may lack blocks that other holders have, as in vLLM (docs/validation.md).

@@ -45,6 +45,12 @@ LOADS_WAIT = (
 )
 """Added to it with vLLM's CPU tier, where requests hold blocks before they run (rule R11.3)."""
 
+PULLS_WAIT = (
+    "; or none at all: beside windows requests whose pulls failed can wait for each other's blocks "
+    "for ever, as in vLLM (docs/validation.md)"
+)
+"""Added to it for lanes with windows and leases, whose pulls may fail (rule R14.12)."""
+
 STATES_CIRCLE = "; in a pipeline requests with states can preempt themselves in turns, as in vLLM"
 """Added to it for pipelines with groups of states (rule R16.4)."""
 
@@ -58,6 +64,7 @@ def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]
     told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     told[circle & (lanes["drafts"] > 0) & (lanes["windows"] != 0)] += DRAFTS_WAIT
     told[circle & (lanes["connects"] > 0)] += LOADS_WAIT
+    told[circle & (lanes["windows"] != 0) & (lanes["lease"] > 0)] += PULLS_WAIT
     told[circle & (lanes["stages"] > 0) & (lanes["states"] > 0)] += STATES_CIRCLE
     return told
 

@@ -11,7 +11,7 @@ import twin
 from hypothesis import given, settings
 
 import kvsweep
-from kvsweep.policies import RequestStatus
+from kvsweep.policies import RequestStatus, Status
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import entries
 
@@ -189,3 +189,27 @@ def test_who_decodes_ahead_waits_where_leases_may_have_ended(cluster, beta, requ
     ]
     trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
     assert list(twin.differences(trace)) == []
+
+
+def test_beside_windows_requests_whose_pulls_failed_can_wait_for_each_other_for_ever():
+    """As vLLM 0.33.0's scheduler does: to compute a prompt takes more blocks than to pull it."""
+    sliding = [{"kind": "sliding", "window": window} for window in (3, 2)]
+    lease = {"kv_lease_us": 1_000_000, "kv_heartbeats": False}
+    link = {"kv_transfer_base_us": 1000, "kv_transfer_bandwidth": 0.1}
+    roles = {"prefill_instances": 1, "decode_instances": 1, "prefill_gpu_blocks": 90}
+    scenario = {
+        "engine": {"max_num_seqs": 4, "max_num_batched_tokens": 7},
+        "cache": {"block_size": 1, "gpu_blocks": 30, "groups": [{"kind": "full"}, *sliding]},
+        "cluster": roles | link | lease | {"kv_load_failure_policy": "recompute"},
+        "latency": {"beta": [10, 1, 1]},
+    }
+    rows = [
+        {"id": i, "arrival_us": i, "prompt": [[i, tokens]], "output": [9 + i, 2]}
+        for i, tokens in enumerate((6, 6, 4, 3))
+    ]
+    rows = [row | {"pull_fails": True} for row in rows]
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    single = twin.run_kernel(trace)
+    assert single.status is Status.STEP_LIMIT
+    assert "requests whose pulls failed can wait for each other's blocks" in single.detail
+    assert list(twin.differences(trace)) == []  # nor does the twin end
