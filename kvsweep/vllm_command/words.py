@@ -202,9 +202,9 @@ def _pairs(words: list[str], where: str) -> Iterator[Pair]:
     for at in rest:
         word = words[at]
         if level := _LEVEL.fullmatch(word):
-            yield "--optimization-level", level[1]
+            yield "--optimization-level", _level(level[1], where)
         elif word == "-O":
-            yield "--optimization-level", _next(words, at, word, where)
+            yield "--optimization-level", _level(_next(words, at, word, where), where)
             next(rest)
         elif not word.startswith("-") or word == "-":
             yield None, word
@@ -221,6 +221,16 @@ def _pairs(words: list[str], where: str) -> Iterator[Pair]:
             for _ in taken:
                 next(rest)
             yield word, taken if form == "list" else taken[0] if taken else None
+
+
+def _level(value: str, where: str) -> str:
+    """Return a level of ``-O``, which older releases took for the compiler's configuration."""
+    if value in ("0", "1", "2", "3") or VARIABLE in value:
+        return value
+    raise InputError(
+        f"{where}: {clip(f'-O{value}')}: vLLM {RELEASE} takes a level, 0 to 3; the compiler's "
+        "configuration is --compilation-config, or -cc.mode=3"
+    )
 
 
 def _values(words: list[str], at: int, form: str, where: str) -> list[str]:

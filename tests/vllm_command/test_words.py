@@ -460,3 +460,11 @@ def test_json_that_is_no_object_is_refused(option):
     values = Values(read_command([f"vllm serve m {option} '[1, 2]'"]))
     with pytest.raises(InputError, match=rf"{option}: expected a JSON object, got a list"):
         values.table(option.removeprefix("--"))
+
+
+@pytest.mark.parametrize("words", ["-O.mode=3", "-O.cudagraph_mode FULL", "-O '{}'", "-Odecode"])
+def test_a_level_is_not_the_configuration_of_the_compiler(words):
+    """As until vLLM 0.11; vLLM 0.33.0 does not start with it."""
+    with pytest.raises(InputError, match=r": vLLM 0.33.0 takes a level, 0 to 3; .* -cc.mode=3$"):
+        read_command([f"vllm serve m {words}"])
+    assert read_command(["vllm serve m -O 2 -O=$LEVEL -cc.mode=3"]).model == "m"
