@@ -49,6 +49,8 @@ _NOT_RUN = ("echo", "printf", "which", "type", "logger", "grep", "pgrep", "pkill
 _INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve) ")
 # Of Markdown: what is around a command that a page shows, to the shell quotes of a command.
 _FENCE = re.compile(r"^[ \t]*```+[\w-]*[ \t]*\r?$", re.MULTILINE)
+# Of Windows' shells: what joins lines, as a backslash does elsewhere.
+_JOINED = re.compile(r"(?<=[ \t])[`^][ \t]*\r?\n")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -176,6 +178,8 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
         most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
         raise InputError(f"{where}: {len(text):,} characters; {most}")
     text = _FENCE.sub("", text)
+    if text.count("`") == sum(found[0][0] == "`" for found in _JOINED.finditer(text)):
+        text = _JOINED.sub("\\\n", text)
     refuse_pieces(_OPAQUE.sub(_uncommented, text).replace("\\\n", " "), where)
     for line in _lines(text):
         if not ("vllm" in line or _KEPT.match(line)):

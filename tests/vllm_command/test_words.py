@@ -468,3 +468,13 @@ def test_a_level_is_not_the_configuration_of_the_compiler(words):
     with pytest.raises(InputError, match=r": vLLM 0.33.0 takes a level, 0 to 3; .* -cc.mode=3$"):
         read_command([f"vllm serve m {words}"])
     assert read_command(["vllm serve m -O 2 -O=$LEVEL -cc.mode=3"]).model == "m"
+
+
+def test_lines_may_be_joined_as_by_the_shells_of_windows():
+    lines = ["docker run --gpus all {0}", "  -p 8000:8000 {0}", "  vllm/vllm-openai:latest {0}"]
+    text = "\n".join([*lines, "  --model m {0}", "  --max-num-seqs 8", "echo done", ""])
+    for join in ("`", "^", "` \r", "\\"):
+        assert read(text.format(join)) == ("m", {"--max-num-seqs": "8"})
+    inner = "vllm serve m --max-num-seqs `\ncat seqs\n`"
+    with pytest.raises(InputError, match="a variable of the shell: put in its value"):
+        read_command([inner])
