@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
+from kvsweep.calibrate.direct import fit_prefix, not_told, simulate_first_token
 from kvsweep.calibrate.judging import judge_prefix, marked
 from kvsweep.calibrate.prefix_trials import Measured, Trial
 from kvsweep.calibrate.presets import named_after, rounded, source_of
@@ -51,12 +51,15 @@ class PrefixResult:
     cells : list of PrefixCell
     problems : tuple of str
         What makes the fit bad; empty if it is good.
+    cautions : tuple of str
+        Coefficients that the trials do not tell.
     """
 
     preset: Preset
     latency: Latency
     cells: list[PrefixCell]
     problems: tuple[str, ...]
+    cautions: tuple[str, ...]
 
 
 def calibrate_prefix(path: Path, measured: Measured, names: dict[str, str]) -> PrefixResult:
@@ -86,7 +89,7 @@ def calibrate_prefix(path: Path, measured: Measured, names: dict[str, str]) -> P
             problems,
         ),
     )
-    return PrefixResult(preset, latency, cells, problems)
+    return PrefixResult(preset, latency, cells, problems, tuple(not_told(measured.trials)))
 
 
 def _machine(about: dict[str, str]) -> str:

@@ -107,7 +107,8 @@ def prefix_text(found: PrefixResult) -> str:
     ]
     header = ("size", "prompt", "computed tokens", "trials", "measured ms", "fitted", "error",
               "predicted from others", "error")  # fmt: skip
-    return "\n".join([*lines, "", table(header, rows, keys=2), *_judgement(found.problems, ())])
+    lines += ["", table(header, rows, keys=2), *_judgement(found.problems, found.cautions)]
+    return "\n".join(lines)
 
 
 def _simulated(found_ms: float, measured_ms: float) -> tuple[str, str]:
@@ -126,6 +127,7 @@ def prefix_json(found: PrefixResult) -> dict[str, Any]:
     return {
         "good": not found.problems,
         "problems": list(found.problems),
+        "cautions": list(found.cautions),
         "cells": [
             {
                 "size": cell.trial.size,

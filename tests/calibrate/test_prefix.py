@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
+from kvsweep.calibrate.direct import fit_prefix, not_told, simulate_first_token
 from kvsweep.calibrate.prefix_results import calibrate_prefix
 from kvsweep.calibrate.prefix_trials import Measured, Trial, is_prefix, read_prefix
+from kvsweep.calibrate.wording import prefix_json, prefix_text
 from kvsweep.cli import main
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
@@ -278,3 +279,27 @@ def test_trials_of_a_size_that_no_name_tells_are_not_left_out(tmp_path):
         read_prefix(tmp_path)
     (tmp_path / "results_a256_bX.csv").write_text("mean,median\n3,4\n")  # of something else
     assert len(read_prefix(tmp_path).trials) == 2 * len(TABLE)
+
+
+def test_coefficients_that_trials_do_not_tell_are_named(tmp_path):
+    """Of one size others than the true ones fit as exactly; of three none do."""
+    write_table(tmp_path)
+    sizes = ((512, 256), (384, 384), (256, 512))
+    trials = [made(a, b, condition) for a, b in sizes for condition in ("hit", "miss")]
+    one = trials[:2]
+    found = calibrate_prefix(tmp_path, Measured(one, {}), {})
+    assert (found.latency.alpha[0], found.latency.beta[4]) == (pytest.approx(3151, abs=1), 0.0)
+    assert [cell.fitted_ms for cell in found.cells] == pytest.approx(
+        [trial.ttft_ms for trial in one], rel=1e-4
+    )
+    named = "alpha[0], beta[1], beta[4]: not told apart by trials of these lengths"
+    (told,) = found.cautions
+    assert told.startswith(named)
+    assert told in prefix_text(found)
+    assert prefix_json(found)["cautions"] == [told]
+    assert calibrate_prefix(tmp_path, Measured(trials, {}), {}).cautions == ()
+
+    (untimed,) = calibrate_prefix(tmp_path, read_prefix(tmp_path), {}).cautions
+    assert untimed.startswith("no output tokens were timed: beta[0] has what alpha[0] takes")
+    hits = [trial._replace(token_ms=np.nan) for trial in trials if trial.condition == "hit"]
+    assert "beta[0], beta[1], beta[4]: not told" in " ".join(not_told(hits))
