@@ -52,8 +52,9 @@ def drafts(values: Values, acceptance: tuple[float, ...]) -> dict[str, Any]:
             "--acceptance: missing: no command tells how many drafts are accepted; vLLM's log has "
             "'Per-position acceptance rate: 0.7, 0.5, ...', or give one share, as 0.7"
         )
-    if len(acceptance) > max(1, count):
-        raise InputError(f"--acceptance: {len(acceptance)} shares for {count} drafts")
+    if len(acceptance) not in (1, count):  # those beyond a list would never be accepted
+        told = f"{len(acceptance)} shares for {count} drafts"
+        raise InputError(f"--acceptance: {told}; give one, or one for each position")
     share = acceptance[0] if len(acceptance) == 1 else list(acceptance)
     return {"tokens": count, "method": method, "acceptance": share}
 

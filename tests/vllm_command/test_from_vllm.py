@@ -955,3 +955,12 @@ def test_no_block_beside_the_null_block_is_told_by_the_option(option):
     assert str(refused.value) == (
         f"the command: {name}: leaves no block beside vLLM's null block; give more"
     )
+
+
+def test_acceptance_is_one_share_or_one_for_each_draft():
+    """As of a log of a server with fewer drafts, of which the third would never be accepted."""
+    text = """--speculative-config '{"method": "mtp", "num_speculative_tokens": 3}'"""
+    told = "--acceptance: 2 shares for 3 drafts; give one, or one for each position"
+    with pytest.raises(InputError, match=told):
+        taken(text, acceptance=(0.7, 0.5))
+    assert keys(taken(text, acceptance=(0.7,)))["engine.speculative"]["acceptance"] == 0.7
