@@ -317,3 +317,10 @@ def test_the_text_has_the_figures_and_says_what_is_estimated():
 def test_blocks_that_no_attention_takes_are_warned_of():
     found = answer(Question(model="llama-3.1-8b", kv_memory="1GiB", block_size=8))
     assert "its attention takes blocks of 16 tokens, or of a multiple" in found.warnings[0]
+
+
+@pytest.mark.parametrize("number", ["3090", "4090", "5090"])
+def test_a_number_of_a_card_is_no_memory(number):
+    """A card of 3,090 GiB has 1,657,014 blocks."""
+    for name in (number, f"RTX {number}", f"rtx-{number}"):
+        assert find_gpu(name).name == f"rtx{number}"
