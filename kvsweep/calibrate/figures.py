@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from kvsweep.calibrate.comparison import Floats
 from kvsweep.calibrate.prefix_results import PrefixResult
@@ -41,7 +42,7 @@ def draw_served(found: ServedResult, stem: Path) -> Path | None:
             panel.set_xlabel(label)
             panel.grid(color=style.GRID, linewidth=0.6)
         panels[0].set_ylabel("share of requests")
-        panels[0].legend(loc="upper left")
+        _legend_above(figure, panels[0])
         saving.save(figure, _named(stem, "requests"))
         series = _named(stem, "series")
         if found.series:
@@ -84,10 +85,15 @@ def _draw_series(found: ServedResult, path: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.set_xlim(0, times[-1])
     panels[0].text(0, 0, " fitted to this part", va="bottom", color=style.FAINT_INK)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2)
+    _legend_above(figure, panels[0])
     panels[-1].set_xlabel("time since the first arrival (s)")
     saving.save(figure, path)
+
+
+def _legend_above(figure: Figure, panel: Axes) -> None:
+    """Write the legend of a panel above all of them, where no curve can be."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2)
 
 
 def draw_prefix(found: PrefixResult, stem: Path) -> None:
@@ -95,14 +101,17 @@ def draw_prefix(found: PrefixResult, stem: Path) -> None:
     with style.drawing():
         figure = style.new_figure(2.4)
         panel = figure.subplots()
-        cells = sorted(found.cells, key=lambda cell: cell.trial.computed)
-        computed = [cell.trial.computed for cell in cells]
-        panel.plot(computed, [cell.measured_ms for cell in cells], "o", markersize=4, color=_REAL,
-                   label="measured, median")  # fmt: skip
-        panel.plot(computed, [cell.fitted_ms for cell in cells], "-", color=style.colour(0),
+        computed = [cell.trial.computed for cell in found.cells]
+        panel.plot(computed, [cell.measured_ms for cell in found.cells], "o", markersize=4,
+                   color=_REAL, label="measured, median")  # fmt: skip
+        # No line: between two sizes the times bend, and of one length prefixes differ.
+        panel.plot(computed, [cell.fitted_ms for cell in found.cells], "o", markersize=8,
+                   fillstyle="none", color=style.colour(0),
                    label="simulated, fitted to all sizes")  # fmt: skip
-        panel.plot(computed, [cell.predicted_ms for cell in cells], "x", markersize=4,
-                   color=_SIMULATED, label="simulated, fitted to the other sizes")  # fmt: skip
+        predicted = [cell.predicted_ms for cell in found.cells]
+        if not np.isnan(predicted).all():
+            panel.plot(computed, predicted, "x", markersize=4, color=_SIMULATED,
+                       label="simulated, fitted to the other sizes")  # fmt: skip
         panel.set_xlabel("prompt tokens computed")
         panel.set_ylabel("time to first token (ms)")
         panel.set_ylim(bottom=0)

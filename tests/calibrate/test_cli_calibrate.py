@@ -192,3 +192,23 @@ def test_a_fit_whose_figure_cannot_be_drawn_is_kept(tmp_path, capsys, monkeypatc
     assert run(tmp_path, "--out", out, "--validate", tmp_path / "v") == 2
     assert load_preset(str(out), tmp_path).kind == "linear"
     assert f"written: {out}" in capsys.readouterr().out
+
+
+def test_figures_draw_what_was_simulated_and_hide_nothing(tmp_path, capsys, monkeypatch):
+    """A line between sizes told times that no simulation has; a legend lay on the curves."""
+    drawn = {}
+    monkeypatch.setattr(
+        "kvsweep.plot.saving.save", lambda fig, path: drawn.update({path.name: fig})
+    )
+    write_table(tmp_path)
+    run_of = tmp_path / "served.json"
+    run_of.write_text(json.dumps(serving.measured(serving.trace(count=40))))
+    for path, stem in ((tmp_path / "results_a512_b256.csv", "one"), (run_of, "run")):
+        run(path, "--validate", tmp_path / stem)
+    (panel,) = drawn["one-ttft.png"].axes
+    labels = [line.get_label() for line in panel.lines]
+    assert labels == ["measured, median", "simulated, fitted to all sizes"]
+    assert {line.get_linestyle() for line in panel.lines} == {"None"}
+    figure = drawn["run-requests.png"]
+    assert [panel.get_legend() for panel in figure.axes] == [None] * 3
+    assert [text.get_text() for text in figure.legends[0].texts] == ["measured", "simulated"]
