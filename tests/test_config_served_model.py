@@ -705,3 +705,11 @@ def test_measured_step_times_are_told_of_a_model_by_its_name_on_hugging_face(tmp
         path.write_text(f"{model}[engine]\nasync_scheduling = true\n{WORKLOAD}")
         told = model_text(load_sweep(path).scenario({}), tmp_path)
         assert told.endswith('not measured, but those of latency.model = "qwen3-32b/h100/tp2" are')
+
+
+def test_fewer_tokens_of_a_step_are_a_remedy_by_their_key(tmp_path):
+    path = tmp_path / "s.toml"
+    model = 'preset = "qwen3-next-80b-a3b"\ngpu = "h100"\ntp = 4\n'
+    path.write_text(f"[model]\n{model}[engine]\nmax_num_batched_tokens = 262144\n{WORKLOAD}")
+    with pytest.raises(InputError, match=r"a smaller engine\.max_num_batched_tokens or a larger"):
+        load_sweep(path).scenario({})

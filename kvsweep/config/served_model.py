@@ -312,6 +312,7 @@ OPTIONS: dict[str, KeyPath] = {
     "--tp": ("model", "tp"),
     "--pp": ("model", "pp"),
     "--block-size": ("cache", "block_size"),
+    "--max-num-batched-tokens": ("engine", "max_num_batched_tokens"),
 }
 """The keys that options of ``kvsweep blocks`` stand for here."""
 

@@ -141,9 +141,13 @@ def _activation(served: Served, given: int | None) -> Part:
     name = "activations, CUDA graphs"
     if given is not None:
         return Part(name, given, given, given, "given", "--activation")
-    table = figures()["activation"]
+    return _estimate(name, _run(served) * _share(served), figures()["activation"]["source"])
+
+
+def _run(served: Served) -> float:
+    """Return the activations of the large run, GiB."""
     family = "moe" if served.model.experts else KNOWN[served.model.architecture].family
-    return _estimate(name, table[family] * _share(served), table["source"])
+    return float(figures()["activation"][family])
 
 
 def _share(served: Served) -> float:
@@ -189,6 +193,10 @@ def refuse_without_memory(served: Served, plan: Budget, *, known: bool) -> None:
     remedies = [f"--tp {fits}"] if fits else []
     if plan.gpu.memory > most + fixed:
         remedies.append("a higher --utilization")
+    if plan.activation.kind == "estimate":
+        less = plan.activation.size - _run(served) * figures()["activation"]["large"]["share"] * GIB
+        if plan.requested - fixed + less > most:
+            remedies.append("a smaller --max-num-batched-tokens")
     remedy = ", ".join(remedies) + " or " if remedies else ""
     raise InputError(
         f"--gpu: no memory is left for the KV cache: of {gib(plan.requested):.2f} GiB that vLLM "

@@ -30,6 +30,7 @@ _OPTIONS = {
     "model.tp =": "--tensor-parallel-size",
     "model.utilization": "--gpu-memory-utilization",
     "model.gpu": "--gpu",
+    "engine.max_num_batched_tokens": "--max-num-batched-tokens",
     "give latency.model": "give --set latency.model=...",
     "transfers is not known; give": "transfers is not known; give by --set",
     "as model.weights_gib = ": "as --set model.weights_gib=",

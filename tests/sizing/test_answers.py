@@ -324,3 +324,14 @@ def test_a_number_of_a_card_is_no_memory(number):
     """A card of 3,090 GiB has 1,657,014 blocks."""
     for name in (number, f"RTX {number}", f"rtx-{number}"):
         assert find_gpu(name).name == f"rtx{number}"
+
+
+def test_where_the_tokens_of_a_step_leave_no_memory_fewer_are_the_remedy():
+    options = {"model": "qwen3-next-80b-a3b", "gpu": "h100", "tp": 4}
+    with pytest.raises(InputError) as refused:
+        ask(**options, max_num_batched_tokens=262144)
+    assert str(refused.value).endswith("; try a smaller --max-num-batched-tokens or a larger --gpu")
+    assert ask(**options, max_num_batched_tokens=16000).blocks > 0
+    with pytest.raises(InputError) as refused:  # the weights alone leave none
+        ask(model="llama-3.1-70b", gpu="h100", max_num_batched_tokens=131072)
+    assert "smaller" not in str(refused.value)

@@ -964,3 +964,9 @@ def test_acceptance_is_one_share_or_one_for_each_draft():
     with pytest.raises(InputError, match=told):
         taken(text, acceptance=(0.7, 0.5))
     assert keys(taken(text, acceptance=(0.7,)))["engine.speculative"]["acceptance"] == 0.7
+
+
+def test_fewer_tokens_of_a_step_are_a_remedy_by_the_option_of_the_command():
+    command = ("vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct -tp 4 --max-num-batched-tokens 262144",)
+    with pytest.raises(InputError, match="try a smaller --max-num-batched-tokens or a larger"):
+        answer(Question(command, gpu="h100"))
