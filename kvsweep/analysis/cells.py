@@ -47,6 +47,8 @@ class Cells:
         Its request list.
     count_instances : callable -> int64 (grid), optional
         Counts the instances of each cell, where the scenarios are not known.
+    sized : bool
+        Whether it is the answer to what a server keeps, or takes.
     """
 
     axes: Mapping[str, Sequence[Any]]
@@ -58,6 +60,7 @@ class Cells:
     scenarios: NDArray[Any] | None = field(default=None, repr=False)
     requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
     count_instances: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False)
+    sized: bool = False
 
     @cached_property
     def instances(self) -> NDArray[np.int64]:

@@ -86,7 +86,8 @@ def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 def burst(cells: Cells) -> ResultWarning | None:
     """Warn of requests that come all at once: what is measured is no rate's."""
-    where = cells.ok if cells.cliff else _growing(cells)[1]
+    # Who sizes a server takes the answer for that of a steady rate, also where nobody waits.
+    where = cells.ok if cells.cliff or cells.sized else _growing(cells)[1]
     if not where.any():
         return None
     span, sooner = _times(cells)

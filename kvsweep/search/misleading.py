@@ -104,5 +104,6 @@ class Watch:
             read=numbers.get,
             names=tuple(numbers),
             cliff=cliff,
+            sized=not cliff,
             scenarios=scenarios,
         )

@@ -452,3 +452,13 @@ def test_an_interrupt_after_some_searches_have_ended_leaves_what_is_known(tmp_pa
     assert interrupted
     assert len(found) == len(problem.groups) > 1
     assert {each.stopped for each in found} > {"interrupted"}
+
+
+@pytest.mark.parametrize(("find", "rate"), [("rate", 4.0), ("instances", 64.0)])
+def test_a_burst_that_waits_for_nothing_is_no_steady_rate_either(tmp_path, find, rate):
+    """All 60 run at once: of a rate that brings 60 while one is served nothing was simulated."""
+    text = NO_GRID.replace("500.0", f"{rate}\n\n[cache]\ngpu_blocks = 20000")
+    (found,), _ = run(sized(tmp_path, text, find, ("tpot_p99_ms<=1000",)))
+    (warning,) = found.warnings
+    assert warning.kind == "burst"
+    assert "all arrive before one is served in all 16 cells: latencies are those" in warning.text
