@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from numbers import Integral
@@ -98,7 +99,13 @@ def found_workers(
     A path is that of a scheduler's file.
     """
     cells = job.cells
-    if not processes and scheduler is None and cells.seconds < SMALL:
+    lacks_threads = scheduler is None and _is_forked()
+    if processes and lacks_threads:
+        raise InputError(
+            "processes: this process was forked from one that had Dask, whose threads it lacks: "
+            "start it by 'spawn' or 'forkserver' (multiprocessing), or do without processes"
+        )
+    if not processes and scheduler is None and (cells.seconds < SMALL or lacks_threads):
         yield Threads(min(count or usable_processors(), len(cells.tasks)))
         return
     from kvsweep.workers import cluster
@@ -109,3 +116,9 @@ def found_workers(
         of_them = cluster.existing(scheduler, needs=job.needs, notify=notify, wait=wait)
     with of_them as found:
         yield found
+
+
+def _is_forked() -> bool:
+    """Whether this is a fork of a process that had workers of Dask, which would wait forever."""
+    cluster = sys.modules.get("kvsweep.workers.cluster")
+    return cluster is not None and os.getpid() != cluster.PROCESS

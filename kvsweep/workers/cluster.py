@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # Files that are open with no process of `--processes`, and more with each; 18 and 10 were counted.
 FILES, FILES_OF_PROCESS = 32, 12
 LOOPBACK = "127.0.0.1:0"
+# The process that began with Dask; its forks lack the threads that Dask then counts on.
+PROCESS = os.getpid()
 # Seconds after which workers of this machine that died, again and again, are given up.
 DEAD_AFTER = 60.0
 # Seconds that a process which does not answer has to end by itself.

@@ -94,3 +94,40 @@ def test_a_daemon_has_no_processes(monkeypatch):
     monkeypatch.setitem(starting.multiprocessing.current_process()._config, "daemon", True)
     with pytest.raises(InputError, match="this process is a daemon of multiprocessing"):
         starting.check_start("spawn")
+
+
+FORKS = """
+import sys
+from multiprocessing import get_context
+import kvsweep
+from kvsweep.workers import choosing
+
+choosing.SMALL = 0.0  # Dask looks after the workers of all sweeps
+
+def run(**how):
+    return kvsweep.run(kvsweep.load_sweep("small.toml"), overwrite=True, **how)
+
+def child():
+    print(bool((run()["status"] == "ok").all()))
+    try:
+        run(processes=True, workers=1)
+    except kvsweep.InputError as error:
+        print(error)
+
+if __name__ == "__main__":
+    run()
+    child = get_context("fork").Process(target=child)
+    child.start(), child.join(60)
+    if child.is_alive():
+        child.kill()
+        print("hangs")
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_of_a_process_that_had_dask_does_without(tmp_path):
+    """Its threads are not there, and it would wait for what they are to do."""
+    (tmp_path / "script.py").write_text(FORKS)
+    ok, refusal = run(["script.py"], "")[0].splitlines()
+    assert ok == "True"
+    assert refusal.startswith("processes: this process was forked from one that had Dask")
