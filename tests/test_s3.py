@@ -1,5 +1,6 @@
 """Stores in a bucket of a real S3 server, a process of its own, and what may befall it."""
 
+import multiprocessing
 import os
 import re
 import signal
@@ -188,3 +189,21 @@ def test_a_bucket_that_is_not_there_or_is_lost_is_told_in_one_line(server, comma
     server.request("PUT", "/kept")
     assert out in one_line(err)
     assert "is kept" not in one_line(err)
+
+
+@pytest.mark.filterwarnings("ignore:.*is multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_of_a_process_that_reads_a_bucket_reads_it_too(server, command, monkeypatch):
+    """The file systems of its parent do not work in it."""
+    start, out = command
+    ended(start(), 0)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    ds = kvsweep.open_results(out)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        answers = [pool.apply_async(total, args) for args in ((kvsweep.open_results(out),), (out,))]
+        assert [answer.get(timeout=60) for answer in answers] == [total(ds)] * 2
+
+
+def total(ds):
+    ds = kvsweep.open_results(ds) if isinstance(ds, str) else ds
+    return float(ds["steps"].sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -81,6 +82,10 @@ def filesystem(address: Address) -> tuple[Any, str]:
     if getattr(fs, "async_impl", False):
         _hush(fsspec.asyn.get_loop())
     return fs, str(path).rstrip("/")
+
+
+if hasattr(os, "register_at_fork"):  # file systems refuse to work in forks
+    os.register_at_fork(after_in_child=filesystem.cache_clear)
 
 
 def _refusal(address: Address, reason: str) -> RemoteError:
