@@ -443,3 +443,37 @@ def test_a_file_address_of_two_slashes_is_no_folder_of_the_root(text):
     """It was `/results/a.zarr`, where to URLs it is a host and to fsspec the current folder's."""
     with pytest.raises(InputError, match=r":///PATH with three slashes, or the path$"):
         located(text)
+
+
+def test_a_store_is_written_by_runs_that_share_it_or_by_one_alone():
+    address = located("memory://kept/a.zarr")
+    with leases.held(address), pytest.raises(BusyError), leases.held(address, shared=True):
+        pass
+    with leases.held(address, shared=True):
+        with pytest.raises(BusyError), leases.held(address):
+            pass
+        with leases.held(address, shared=True):
+            pass
+
+
+def test_the_loss_of_a_lease_is_noticed_once_another_of_the_same_store_is_given_back():
+    address = located("memory://kept/a.zarr")
+    share = storage(located("memory://kept/.a.zarr.leases"))
+    with leases.held(address, "1-of-2.lock"):
+        with leases.held(address, shared=True):
+            pass
+        share.put("1-of-2", b"77 elsewhere/01234567 abc 1")
+        last = time.monotonic() + 20.0
+        with pytest.raises(InputError, match="process 77 on elsewhere writes it now"):
+            while time.monotonic() < last:
+                leases.check(address)
+                time.sleep(0.01)
+
+
+def test_who_waits_for_a_sign_of_life_is_told_of_it_once(caplog, monkeypatch):
+    monkeypatch.setattr(leases, "TELL_AFTER", 0.1)
+    storage(located("memory://kept/.a.zarr.leases")).put("store", b"77 elsewhere/01234567 abc 1")
+    with leases.held(located("memory://kept/a.zarr")):
+        pass
+    told = "memory://kept/a.zarr: process 77 on elsewhere was writing it; waiting up to"
+    assert caplog.text.count(told) == 1

@@ -83,3 +83,16 @@ def test_who_is_left_has_no_turn(fetched, count):
 def test_what_is_lost_is_nothing_and_the_rest_is_asked_for_again(fetched):
     assert fetched(futures("lost", "well")) == {"lost": None, "well": "of well"}
     assert fetched(futures("failed", status="error")) == {"failed": None}
+
+
+def test_what_is_done_at_the_same_time_is_asked_for_together(fetched, monkeypatch):
+    questions = []
+    gather = Client.gather
+
+    async def counted(self, keys):
+        questions.append(keys)
+        return await gather(self, keys)
+
+    monkeypatch.setattr(Client, "gather", counted)
+    fetched(futures("a", "b", "c"))
+    assert questions == [["a", "b", "c"]]

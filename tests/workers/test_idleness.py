@@ -239,3 +239,38 @@ def test_whose_threads_others_have_is_not_waited_for_and_the_user_is_told(
     assert scheduler.told[-1] == "here: waiting for busy: busy with other tasks"
     with pytest.raises(InputError, match="for 5 s: busy: busy with other tasks"):
         lasts(1)
+
+
+def test_who_is_no_longer_paused_when_the_time_is_up_is_waited_for(lasts, scheduler):
+    """What it did a second ago does not decide."""
+    scheduler.heard, scheduler.status = {"full": 0.0}, "paused"
+    lasts(4.5, wait=4.5)
+    scheduler.status = "running"
+    lasts(60, wait=4.5)
+
+
+def test_who_loads_the_kernel_is_waited_for_though_it_is_not_heard_of(lasts, scheduler):
+    scheduler.heard = {"frozen": 3.0}
+    lasts(1, needs=NEEDS)
+    scheduler.asked["frozen"].give(own_answer())
+    lasts(600)
+
+
+def test_one_that_is_back_is_used_again_while_others_finish_tasks(clock, scheduler):
+    pool = Pool(scheduler, "here", notify=scheduler.told.append)
+    silence = Silence(pool)
+    scheduler.heard = {"frozen": 3.0, "well": 3.0}
+
+    def last(seconds, finish=False):
+        for _ in range(int(2 * seconds)):
+            clock[0] += 0.5
+            scheduler.heard["well"] = clock[0]
+            silence.look()
+            if finish:
+                silence.heard()
+        return set(pool.silent)
+
+    assert last(20) == {"frozen"}
+    assert last(20, finish=True) == {"frozen"}
+    scheduler.heard["frozen"] = 4.0
+    assert last(2, finish=True) == set()
