@@ -467,3 +467,20 @@ def test_what_is_whole_where_nothing_may_be_written_is_read(sweep, monkeypatch):
     (Path("a.zarr") / "steps/c/0/0/0").write_bytes(b"")
     with pytest.raises(InputError, match="cannot be written: Read-only file system"):
         run(sweep)
+
+
+@pytest.mark.skipif(lock.fcntl is None, reason="without the system's locks")
+def test_a_lock_whose_file_its_last_owner_has_just_removed_is_made_anew(tmp_path, monkeypatch):
+    """A lock on a file without a name keeps nobody out."""
+    real, calls = lock.fcntl.flock, []
+
+    def late(descriptor, how):
+        if not calls:
+            (tmp_path / ".a.zarr.lock").unlink()
+        calls.append(how)
+        real(descriptor, how)
+
+    monkeypatch.setattr(lock.fcntl, "flock", late)
+    store = tmp_path / "a.zarr"
+    with lock.locked(store), pytest.raises(lock.BusyError), lock.locked(store):
+        pass

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import threading
 
 import numpy as np
 import psutil
@@ -17,6 +18,7 @@ from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
 from kvsweep.workers import cluster, remote_tasks, silence
 from kvsweep.workers.job import Job
+from kvsweep.workers.threads import Threads
 
 pytestmark = pytest.mark.slow
 
@@ -133,3 +135,21 @@ def test_a_job_carries_the_variants_of_its_tasks_and_simulates_the_same(tmp_path
         kept = sum(variant is not None for variant in job.cells.variants)
         assert kept == len(cells.variant_indices(task)) < len(cells.variants)
         np.testing.assert_equal(job.simulate(task), whole.simulate(task))
+
+
+def test_threads_begin_no_task_after_an_interruption():
+    begun, go_on = [], threading.Event()
+
+    class Held:
+        def run(self, task):
+            begun.append(task)
+            go_on.wait(60)
+
+    before = set(threading.enumerate())
+    with Threads(1).holding(Held()) as running:
+        running.begin(range(9))
+        (thread,) = set(threading.enumerate()) - before
+        until(lambda: begun)
+    go_on.set()
+    thread.join(60)
+    assert begun == [0]
