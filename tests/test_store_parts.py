@@ -1,8 +1,10 @@
 """Parts: whoever writes them, wherever the store is seen, the store comes out the same."""
 
 import json
+import math
 import pickle
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -245,3 +247,47 @@ def test_a_store_that_is_opened_while_it_is_filled_reads_what_was_packed_since(
     target.finish()
     assert (ds["status"] == "ok").all()
     assert ds["steps"].equals(kvsweep.open_results(tmp_path / "whole.zarr")["steps"])
+
+
+def test_a_part_that_is_seen_late_is_waited_for(sweep, tmp_path, whole):
+    """As a network file system shows what a worker wrote."""
+    path = tmp_path / "b.zarr"
+    target, (*todo, last) = opened(path, sweep)
+    for task in todo:
+        target.write(task, results_of(target, task, sweep))
+    data = target.writer().part(last, results_of(target, last, sweep))
+    late = threading.Timer(0.5, target.folder.put, (parts.name_of(last.index), data))
+    late.start()
+    target.accept(last, store.Delivery())
+    late.join()
+    close(target, path, sweep, whole)
+
+
+def test_what_is_whole_beside_damage_is_kept_if_the_repair_is_cut_short(sweep, tmp_path, whole):
+    path = tmp_path / "whole.zarr"
+    target, _ = opened(path, sweep)
+    (file,) = (file for file in (path / "steps" / "c").rglob("*") if file.is_file())
+    data = bytearray(file.read_bytes())
+    index = 16 * math.prod(target.sharding.each) + 4  # the chunks come before
+    data[5] ^= 1
+    data[-index - 1] ^= 1
+    file.write_bytes(data)
+    target, (first, last) = opened(path, sweep)
+    target.write(first, results_of(target, first, sweep))
+    target, again = opened(path, sweep)
+    assert again == [last]
+    target.write(last, results_of(target, last, sweep))
+    close(target, path, sweep, whole)
+
+
+def test_a_damaged_record_is_named_though_the_store_is_not_complete(sweep, tmp_path, whole):
+    path = tmp_path / "b.zarr"
+    target, todo = opened(path, sweep)
+    for task in todo:
+        target.write(task, results_of(target, task, sweep))
+    (record,) = (path / "status" / "checksums").iterdir()
+    record.write_bytes(record.read_bytes()[:-1])
+    assert store.check_store(path)[1].damaged == [record.relative_to(path).as_posix()]
+    assert opened(path, sweep)[1] == todo
+    kvsweep.run(sweep, out=path, workers=1)
+    assert tree(path) == whole
