@@ -484,3 +484,27 @@ def test_a_lock_whose_file_its_last_owner_has_just_removed_is_made_anew(tmp_path
     store = tmp_path / "a.zarr"
     with lock.locked(store), pytest.raises(lock.BusyError), lock.locked(store):
         pass
+
+
+def test_a_link_with_the_name_of_what_a_killed_run_leaves_is_not_followed(sweep):
+    run(sweep, out="other.zarr")
+    before = tree(Path("other.zarr"))
+    link = Path(".a.zarr.0123abcd.part")
+    link.symlink_to("other.zarr")
+    run(sweep)
+    assert link.is_symlink()
+    assert tree(Path("other.zarr")) == before
+
+
+def test_the_record_of_another_sweep_vouches_for_nothing(sweep, tmp_path):
+    run(sweep)
+    whole = tree(Path("a.zarr"))
+    other = make_sweep(tmp_path, (BASE + GRID + CLIFF).replace("requests = 20", "requests = 21"))
+    run(other, out="other.zarr")
+    (record,) = (file for file in Path("a.zarr/status/checksums").iterdir())
+    shutil.copy(Path("other.zarr", *record.parts[1:]), record)
+    assert kvsweep.verify("a.zarr").damaged == (record.relative_to("a.zarr").as_posix(),)
+    with pytest.raises(InputError, match=r"a\.zarr: damaged: status/checksums/"):
+        kvsweep.open_results("a.zarr")
+    run(sweep)
+    assert tree(Path("a.zarr")) == whole
