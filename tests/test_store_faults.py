@@ -508,3 +508,21 @@ def test_the_record_of_another_sweep_vouches_for_nothing(sweep, tmp_path):
         kvsweep.open_results("a.zarr")
     run(sweep)
     assert tree(Path("a.zarr")) == whole
+
+
+def test_nothing_is_packed_into_another_store_of_the_same_name(sweep):
+    """As when somebody restores an older copy of it meanwhile."""
+    copies = []
+
+    def restored(done, total):
+        if done and not copies:
+            Path("a.zarr").rename("moved.zarr")
+            shutil.copytree("moved.zarr", "a.zarr")
+            copies.append(tree(Path("a.zarr")))
+
+    with pytest.raises(InputError, match=r"a\.zarr: was moved or deleted while it was being fill"):
+        run(sweep, progress=restored)
+    now = tree(Path("a.zarr"))  # workers, which cannot tell, may have put their parts there
+    assert {name: now[name] for name in now if "/parts/" not in name} == {
+        name: data for name, data in copies[0].items() if "/parts/" not in name
+    }
