@@ -45,6 +45,12 @@ FEATURES = {
         "cluster": APART,
         "engine": {"speculative": DRAFTS, "async_scheduling": True},
     },
+    "apart, groups": {"cluster": APART, "cache": {"groups": GROUPS}},
+    "apart, async groups": {
+        "cluster": APART,
+        "cache": {"groups": GROUPS},
+        "engine": {"async_scheduling": True},
+    },
     "leases": {"cluster": APART | LEASES},
 }
 """Keys of the scenario that make lanes explicit, by name.
@@ -53,7 +59,7 @@ In a closed loop, asynchronously, the lanes without the feature are one too.
 """
 
 
-HALVES = ("two groups", "two groups, async")
+HALVES = ("two groups", "two groups, async", "apart, groups", "apart, async groups")
 """Features of which a block has half of the layers: the same memory has twice as many of them."""
 
 
