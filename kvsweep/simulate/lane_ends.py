@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policies import RequestStatus, Scheduler, Status, Victim
+from ..policies import LoadFailure, RequestStatus, Scheduler, Status, Victim
 from ..records import Inputs, LaneStatus, Outputs
 
 STATUS_OF_LANE = {
@@ -49,7 +49,7 @@ PULLS_WAIT = (
     "; or none at all: beside windows requests whose pulls failed can wait for each other's blocks "
     "for ever, as in vLLM (docs/validation.md)"
 )
-"""Added to it for lanes with windows and leases, whose pulls may fail (rule R14.12)."""
+"""Added to it for lanes with windows that recompute prompts whose pulls fail (rule R14.12)."""
 
 STATES_CIRCLE = "; in a pipeline requests with states can preempt themselves in turns, as in vLLM"
 """Added to it for pipelines with groups of states (rule R16.4)."""
@@ -64,7 +64,8 @@ def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]
     told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     told[circle & (lanes["drafts"] > 0) & (lanes["windows"] != 0)] += DRAFTS_WAIT
     told[circle & (lanes["connects"] > 0)] += LOADS_WAIT
-    told[circle & (lanes["windows"] != 0) & (lanes["lease"] > 0)] += PULLS_WAIT
+    recomputes = lanes["kv_load_failure_policy"] == LoadFailure.RECOMPUTE
+    told[circle & (lanes["windows"] != 0) & (lanes["lease"] > 0) & recomputes] += PULLS_WAIT
     told[circle & (lanes["stages"] > 0) & (lanes["states"] > 0)] += STATES_CIRCLE
     return told
 

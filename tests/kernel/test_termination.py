@@ -9,7 +9,7 @@ import twin
 
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
-from kvsweep.policies import Scheduler, Status, Victim
+from kvsweep.policies import LoadFailure, Scheduler, Status, Victim
 from kvsweep.records import LANE, LaneStatus
 from kvsweep.simulate import simulate_batch
 from kvsweep.simulate.lane_ends import DETAIL_OF_LANE, STATUS_OF_LANE, details
@@ -105,3 +105,12 @@ def test_every_way_to_end_has_a_status_and_words():
     assert set(STATUS_OF_LANE) == set(DETAIL_OF_LANE) == set(LaneStatus)
     for lane, status in STATUS_OF_LANE.items():
         assert (status == Status.OK) == (lane == LaneStatus.OK) == (DETAIL_OF_LANE[lane] == "")
+
+
+def test_pulls_that_failed_are_blamed_only_where_their_prompts_are_recomputed():
+    lanes = np.zeros(2, LANE)
+    lanes["windows"], lanes["lease"] = 1, 1000
+    lanes["kv_load_failure_policy"] = [LoadFailure.RECOMPUTE, LoadFailure.FAIL]
+    told = details(np.array([LaneStatus.STEP_LIMIT] * 2), lanes)
+    assert "requests whose pulls failed can wait" in told[0]
+    assert told[1] == "more steps than the request list can need"
