@@ -248,13 +248,13 @@ def test_random_pipelines_have_all_kinds_of_engines():
     assert all(case.has_states and case.pipeline_parallel_size > 1 for case in states)
 
 
-def test_pulls_fail_with_leases_that_nobody_renews():
-    lease = {"kv_lease_us": 900, "kv_load_failure_policy": "recompute", "kv_heartbeats": False}
+def test_pulls_fail_with_leases():
+    lease = {"kv_lease_us": 900, "kv_load_failure_policy": "recompute"}
     apart = {"prefill_instances": 1, "decode_instances": 1}
     found = read_scenario(scenario(cluster=apart | lease), "x").disaggregation
-    assert found.lease_us == 900
-    with pytest.raises(InputError, match=r"cluster\.kv_heartbeats: true, but the recorder sends"):
-        read_scenario(scenario(cluster=apart | lease | {"kv_heartbeats": True}), "x")
+    assert (found.lease_us, found.heartbeats) == (900, True)
+    other = read_scenario(scenario(cluster=apart | {"kv_heartbeats": False}), "x").disaggregation
+    assert (other.lease_us, other.heartbeats) == (None, False)
     assert found.recomputes
     with pytest.raises(InputError, match=r"cluster\.kv_load_failure_policy: .*fail"):
         read_scenario(scenario(cluster=apart | lease | {"kv_load_failure_policy": "f"}), "x")
@@ -262,3 +262,15 @@ def test_pulls_fail_with_leases_that_nobody_renews():
     check_failures(found, requests)
     with pytest.raises(InputError, match=r"requests\[0\]\.pull_fails: .* cluster\.kv_lease_us"):
         check_failures(read_scenario(scenario(cluster=apart), "x").disaggregation, requests)
+
+
+def test_random_leases_are_renewed_or_not_and_end_early_or_late():
+    cases = [make_case("pd-lease", seed) for seed in range(60)]
+    found = [read_scenario(case["scenario"], "x") for case in cases]
+    layouts = [case.disaggregation for case in found]
+    assert {layout.heartbeats for layout in layouts} == {True, False}
+    assert {layout.recomputes for layout in layouts} == {True, False}
+    steps = [one.disaggregation.lease_us / one.beta[0] for one in found]
+    assert min(steps) < 10 < 100 < max(steps)
+    failing = [any(request["pull_fails"] for request in case["requests"]) for case in cases]
+    assert set(failing) == {True, False}

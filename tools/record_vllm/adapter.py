@@ -34,7 +34,8 @@ _NAMES = {
 }
 # What a release without a setting does: watermarks came with 0.24.
 _ABSENT = {"watermark": 0.0}
-_OFFLOADING = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common"
+_CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1"
+_OFFLOADING = f"{_CONNECTORS}.offloading.common"
 
 
 class Vllm:
@@ -84,6 +85,14 @@ class Vllm:
         for job in jobs:
             report.mark_completed(job)
         return report
+
+
+def nixl_module(name: str) -> Any:
+    """Return a module of NixlConnector, which has leases and heartbeats."""
+    try:
+        return importlib.import_module(f"{_CONNECTORS}.nixl.{name}")
+    except ImportError:
+        raise InputError(f"this release has no {name} of NixlConnector: {MEND}") from None
 
 
 MEND = "this release needs a change in tools/record_vllm/adapter.py"

@@ -54,6 +54,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
             engine_id=role,
             kv_role=kinds[role],
             kv_load_failure_policy=scenario.load_failure_policy,
+            kv_connector_extra_config=_lease(scenario),
         )
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)
@@ -113,6 +114,11 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     if scenario.has_states:
         config.cache_config.mamba_cache_mode = "align" if scenario.enable_prefix_caching else "none"
     return config
+
+
+def _lease(scenario: Scenario) -> dict[str, int]:
+    layout = scenario.disaggregation
+    return {"kv_lease_duration": layout.lease_us} if layout and layout.lease_us else {}
 
 
 def _groups(vllm: Vllm, scenario: Scenario) -> list[Any]:

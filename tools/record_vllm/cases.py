@@ -12,12 +12,13 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pipeline", "pipeline-state"),
-    *("pipeline-spec", "spec-longest"),
+    *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pd-lease", "pipeline"),
+    *("pipeline-state", "pipeline-spec", "spec-longest"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
-fail and are recomputed, `pd-error` with such that end their requests; `spec-longest` drafts that
+fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short
+leases; `spec-longest` drafts that
 vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
@@ -38,7 +39,7 @@ _MIXES = (
 # Synchronous about half of the time.
 _EITHER = (
     *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pd-error"),
-    *("pipeline", "pipeline-state", "spec-longest"),
+    *("pd-lease", "pipeline", "pipeline-state", "spec-longest"),
 )
 
 
@@ -103,7 +104,7 @@ def _base(feature: str, seed: int) -> _Draft:
         features.add("async")
     if feature == "pd-hybrid" and r.random() < 0.3:
         features.add("spec")
-    if feature in ("pd-fail", "pd-error"):
+    if feature in ("pd-fail", "pd-error", "pd-lease"):
         features |= {name for name in ("hybrid", "spec") if r.random() < 0.25}
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -339,11 +340,21 @@ def _disaggregate(draft: _Draft) -> None:
         "pd_handoff_us": r.choice([0, 0, 250]),
     }
     draft.tags.append(f"{prefill} prefill, {decode} decode")
-    if draft.features & {"fail", "error"}:
-        share = r.choice([0.1, 0.3, 1.0])
-        lease = 10_000 * int(draft.step_us)
-        policy = "recompute" if "fail" in draft.features else "fail"
-        draft.cluster |= {"kv_lease_us": lease, "kv_heartbeats": False}
-        draft.cluster["kv_load_failure_policy"] = policy
-        for request in draft.requests:
-            request["pull_fails"] = r.random() < share
+    if draft.features & {"fail", "error", "lease"}:
+        _give_leases(draft)
+
+
+def _give_leases(draft: _Draft) -> None:
+    r = draft.random
+    share = r.choice([0.1, 0.3, 1.0])
+    steps, beats, recomputes = 10_000, False, "fail" in draft.features
+    if "lease" in draft.features:
+        share = r.choice([0.0, 0.0, 0.2])
+        steps, beats, recomputes = r.choice([4, 12, 40, 120]), r.random() < 0.8, r.random() < 0.5
+    draft.cluster |= {
+        "kv_lease_us": steps * int(draft.step_us) + (beats and r.randrange(steps)),
+        "kv_heartbeats": beats,
+        "kv_load_failure_policy": "recompute" if recomputes else "fail",
+    }
+    for request in draft.requests:
+        request["pull_fails"] = r.random() < share

@@ -10,6 +10,7 @@ from typing import Any
 
 from record_vllm.adapter import Vllm
 from record_vllm.building import make_scheduler
+from record_vllm.leases import Clock, Keeper, next_heartbeat, take_heartbeats
 from record_vllm.probes import watch
 from record_vllm.requests import Request
 from record_vllm.sampling import Sampler
@@ -18,7 +19,7 @@ from record_vllm.steps import Decision, Ordered, complete, decide, make_request,
 
 PREFILL, DECODE = "prefill", "decode"
 SETTLE, DISPATCH = 0, 1
-RECEIVED, SENT, EXPIRED = "recv", "sent", "expired"
+RECEIVED, SENT, RENEWED = "recv", "sent", "renewed"
 
 
 @dataclass
@@ -33,6 +34,10 @@ class Shared:
         How a decode instance finds the blocks of a request: what the prefill instance returned.
     pulls : list of [request, tokens, ordered, start, end]
         Transfers in the order of their orders; those of 0 tokens only tell the prefill instance.
+    clock : Clock or None
+        What leases see, if there are any.
+    expired : set of int
+        Requests whose leases have ended.
     """
 
     vllm: Vllm
@@ -42,6 +47,21 @@ class Shared:
     per_request: list[dict[str, Any]]
     parameters: dict[int, dict[str, Any]] = field(default_factory=dict)
     pulls: list[list[int]] = field(default_factory=list)
+    clock: Clock | None = None
+    expired: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.layout.lease_us:
+            self.clock = Clock()
+
+    def tell(self, now: int) -> None:
+        """Tell vLLM the time."""
+        if self.clock:
+            self.clock.now = now
+
+    def fails(self, number: int) -> bool:
+        """Return whether a pull that has ended failed."""
+        return self.requests[number].pull_fails or number in self.expired
 
     def connect(self, prefill: list[Instance], decode: list[Instance]) -> None:
         """Let the instances know each other."""
@@ -56,9 +76,6 @@ class Shared:
         enters = at + self.layout.handoff_us
         order = len(self.requests) + len(self.parameters)
         self.parameters[number] = parameters
-        if self.requests[number].pull_fails:  # nobody tells the instance: its lease ends
-            assert self.layout.lease_us is not None
-            self.prefill_of(number).inbox.append((at + self.layout.lease_us, EXPIRED, number))
         self.per_request[number]["decode_queue_us"] = enters
         decode = self._decode[number % len(self._decode)]
         decode.arrivals.append((enters, order, number))
@@ -90,6 +107,9 @@ class Instance:
         self._flying: deque[Flight] = deque()
         self._clock = self._device_free_at = self._link_free_at = 0
         self._asleep, self._full = True, False
+        self._keeper = None
+        if shared.clock and shared.layout.lease_us and role == PREFILL:
+            self._keeper = Keeper(shared.clock, shared.layout.lease_us)
 
     @property
     def name(self) -> str:
@@ -117,13 +137,23 @@ class Instance:
             return max(self._clock, self._flying[-1].end), SETTLE
         if self._asleep or not self._has_work():
             moments = [at for at, _, _ in self.arrivals]
-            moments += [at for at, _, _ in self.inbox] if self._has_work() else []
+            moments += self._alarms() if self._has_work() else []
             return (max(self._clock, min(moments)), DISPATCH) if moments else None
         return self._clock, DISPATCH
+
+    def _alarms(self) -> list[int]:
+        """Return when a transfer or a lease ends, or a heartbeat is due."""
+        alarms: list[int | None] = [at for at, _, _ in self.inbox]
+        if self._keeper:
+            alarms.append(self._keeper.next_end)
+        elif self._shared.layout.heartbeats and self._shared.clock and self.role == DECODE:
+            alarms.append(next_heartbeat(self.scheduler))
+        return [at for at in alarms if at is not None]
 
     def dispatch(self, clock: int) -> None:
         """Let in what has arrived, and schedule a step."""
         self._clock, self._asleep = clock, False
+        self._shared.tell(clock)
         for arrival in sorted(a for a in self.arrivals if a[0] <= clock):
             self.arrivals.remove(arrival)
             self.scheduler.add_request(self._request(arrival[2]))
@@ -139,7 +169,9 @@ class Instance:
         busy = bool(decision.entries)
         duration = self._shared.scenario.step_us(decision.prefill, decision.decode) if busy else 0
         self._device_free_at = start + duration
-        pulls = self._pull(decision.output.kv_connector_metadata, start)
+        orders = decision.output.kv_connector_metadata
+        pulls = self._pull(orders, start)
+        self._keep(orders, clock)
         for number in self._counts.preempted:
             self._shared.per_request[number][self.role]["preemptions"] += 1
         row = self._row(clock, start, duration, decision, pulls) if busy else None
@@ -181,6 +213,14 @@ class Instance:
             self._shared.pulls.append([number, tokens, start, begin, end])
         return pulls
 
+    def _keep(self, orders: Any, clock: int) -> None:
+        """Begin leases, or send the heartbeats that a step orders: the host does not wait."""
+        if self._keeper:
+            self._keeper.begin(orders, clock)
+        elif self._shared.clock and self._shared.layout.heartbeats:
+            for number in map(int, take_heartbeats(orders)):
+                self._shared.prefill_of(number).inbox.append((clock, RENEWED, number))
+
     def _row(
         self, clock: int, start: int, duration: int, decision: Decision, pulls: list[list[int]]
     ) -> dict[str, Any]:
@@ -212,11 +252,12 @@ class Instance:
         self._full = False
         self._clock = max(self._clock, flight.end)
         arrived = [x for x in self.inbox if x[0] <= flight.end]
-        arrived.sort(key=lambda x: (x[1] == EXPIRED, x[0]))
+        arrived.sort(key=lambda x: x[0])
         self.inbox = [x for x in self.inbox if x[0] > flight.end]
         vllm, scenario = self._shared.vllm, self._shared.scenario
         tokens, verified = self.sampler.sample(flight.decision)
         report = self._report(arrived, flight.end)
+        self._shared.tell(self._clock)
         outputs, advanced = complete(vllm, self.scheduler, flight.decision, tokens, report)
         for output in outputs.values():
             for one in output.outputs:
@@ -233,19 +274,24 @@ class Instance:
                 flight.row["acc"] = verified
         if scenario.drafts and not scenario.async_scheduling and flight.decision.entries:
             self.sampler.draft(vllm, flight.decision, scenario.drafts)
-        if flight.idle and not arrived and all(other.idle for other in self._flying):
+        told = report.finished_recving or report.finished_sending
+        if flight.idle and not told and all(other.idle for other in self._flying):
             self._asleep = True
 
     def _report(self, arrived: list[tuple[int, str, int]], end: int) -> Any:
         """Return the transfers that ended, which vLLM takes for sets, in their order."""
-        told = {RECEIVED: Ordered(), SENT: Ordered()}
-        failed = set()
+        told = {RECEIVED: Ordered(), SENT: Ordered(), RENEWED: Ordered()}
         for _, kind, number in arrived:
-            told[RECEIVED if kind == RECEIVED else SENT].add(request_id(number))
-            if kind == RECEIVED and self._shared.requests[number].pull_fails:
-                failed.add(request_id(number))
-            key = "pulled_us" if kind == RECEIVED else "released_us"
-            self._shared.per_request[number][key] = end
+            told[kind].add(request_id(number))
+        failed = {name for name in told[RECEIVED] if self._shared.fails(int(name))}
+        if self._keeper:
+            told[SENT], expired = self._keeper.end(told[SENT], told[RENEWED], end)
+            self._shared.expired |= set(map(int, expired))
+            for name in expired:
+                told[SENT].add(name)
+        for kind, key in ((RECEIVED, "pulled_us"), (SENT, "released_us")):
+            for number in map(int, told[kind]):
+                self._shared.per_request[number][key] = end
         return self._shared.vllm.KVConnectorOutput(
             finished_recving=told[RECEIVED] or None,
             finished_sending=told[SENT] or None,

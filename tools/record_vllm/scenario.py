@@ -75,6 +75,7 @@ class Disaggregation:
     link: Link
     handoff_us: int
     lease_us: int | None
+    heartbeats: bool
     recomputes: bool
 
 
@@ -282,6 +283,7 @@ def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
         ),
         cluster.integer("pd_handoff_us", 0, 0, MAX_TIME_US),
         _lease(cluster),
+        cluster.flag("kv_heartbeats", True),
         cluster.choice("kv_load_failure_policy", "fail", ["fail", "recompute"]) == "recompute",
     )
 
@@ -289,8 +291,6 @@ def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
 def _lease(cluster: Section) -> int | None:
     if cluster.get("kv_lease_us", None) is None:
         return None
-    if cluster.flag("kv_heartbeats", True):
-        raise InputError("scenario.cluster.kv_heartbeats: true, but the recorder sends none")
     return cluster.integer("kv_lease_us", REQUIRED, 1, MAX_TIME_US)
 
 
