@@ -179,3 +179,18 @@ def test_random_traces_provoke_what_they_are_for():
         seen["pulled"] += len(found.transfers) > found.failed_pulls
     assert {name: count for name, count in seen.items() if count < 5} == {}
     assert len(seen) == 6
+
+
+@pytest.mark.parametrize(("busy", "released"), [(True, 700 + 400), (False, 650 + 400)])
+def test_a_heartbeat_counts_from_the_step_that_hears_it(busy, released):
+    """Sent at 150, 250, ... 650 us; the pull ends at 710 us and fails, so the lease ends by itself.
+
+    Beside another prompt the last one is heard at 700 us, as that ends; asleep at once.
+    """
+    rows = [asking(0, 0, [0, 16], 1, fails=True)]
+    rows += [asking(1, 0, [1, 144 + 6 * 160], 1)] if busy else []
+    slow = {"kv_transfer_base_us": 544, "pd_handoff_us": 50, "kv_lease_us": 600}
+    found = run(rows, **slow, engine={"max_num_batched_tokens": 160, "max_num_seqs": 8})
+    assert found.requests[0].reported_us == 710
+    assert found.requests[0].prefill.reported_us == released
+    assert found.expired_leases == 1

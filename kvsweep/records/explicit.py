@@ -191,6 +191,7 @@ ENGINE_FIELDS = (
     Field("late", u8, "1", "1 if the batch that they missed has ended"),
     Field("begun", u8, "1", "1 if a run of decodes ended with blocks given for its next step"),
     Field("finished", u8, "1", "1 if a request has finished since the last schedule"),
+    Field("heard", u8, "1", "1 if a heartbeat has come in the step under way"),
     Field("settles", u8, "1", "1 if the oldest batch is processed before the next schedule"),
     Field("asleep", u8, "1", "1 if no step is made until a transfer ends or a request enters"),
 )
@@ -211,6 +212,7 @@ HANDOFF_FIELDS = (
     Field("lease_end", i64, "us", "until when its prefill instance keeps its blocks"),
     Field("next_lease", i64, "index", "request that was next to get a lease there"),
     Field("loading", u8, "1", "1 once its blocks were asked for, or if it has none to pull"),
+    Field("renewed", u8, "1", "1 if a heartbeat of it has come in the step under way"),
     Field("failed", u8, "1", "1 if its pull fails: as drawn, or as its lease ended before"),
 )
 

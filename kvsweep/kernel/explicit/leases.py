@@ -84,26 +84,41 @@ def asks_for_leases(ws, lane, inst, engine, time):
 
 
 @leaf
-def send_heartbeat(ws, lane, inst, engine):
-    """Renew the leases of all that an instance waits for.
+def renew(ws, lane, engine, now):
+    """Renew the leases of those of whom a heartbeat has come, as a prefill instance hears it."""
+    engine["heard"] = 0
+    engine["expires"] = NEVER
+    r = engine["lease_head"]
+    while r != NONE:
+        handoff = ws.handoffs[r]
+        if handoff["renewed"]:
+            handoff["renewed"] = 0
+            handoff["lease_end"] = max(handoff["lease_end"], now + lane["beat_extends"])
+        if handoff["released"] == NONE:
+            engine["expires"] = min(engine["expires"], handoff["lease_end"])
+        r = handoff["next_lease"]
 
-    Its schedule does not count: the shorter leases are, the more are made for heartbeats alone.
+
+@leaf
+def send_heartbeat(ws, lane, inst, engine):
+    """Tell prefill instances of all that an instance waits for.
+
+    One that sleeps hears it at once. The schedule that sends it does not count: the shorter leases
+    are, the more are made for heartbeats alone.
     """
     engine["schedules"] -= 1
     engine["next_beat"] = inst["clock"] + lane["beat_every"]
-    until = inst["clock"] + lane["beat_extends"]
     for index in range(lane["routed"]):
         prefill = ws.engines[index]
         r = prefill["lease_head"]
-        expires = np.int64(NEVER)
         while r != NONE:
             handoff = ws.handoffs[r]
             if _is_awaited(inst, handoff):
-                handoff["lease_end"] = max(handoff["lease_end"], until)
-            if handoff["released"] == NONE:
-                expires = min(expires, np.int64(handoff["lease_end"]))
+                handoff["renewed"] = 1
+                prefill["heard"] = 1
             r = handoff["next_lease"]
-        prefill["expires"] = expires
+        if prefill["heard"] and prefill["asleep"]:
+            renew(ws, lane, prefill, inst["clock"])
 
 
 @leaf

@@ -25,7 +25,7 @@ from .counted_batches import announce_counted, process_counted
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import release_sent, report_arrivals
-from .leases import await_blocks, beats, end_leases, send_heartbeat
+from .leases import await_blocks, beats, end_leases, renew, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .missed import misses_this
 from .run_of_classes import run_classes
@@ -192,6 +192,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
         told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
     elif lane["role"] == PREFILL:
         told = release_sent(ws, lane, inst, tally, engine, batch["end"])
+        if lane["lease"] and engine["heard"]:
+            renew(ws, lane, engine, batch["end"])
         if lane["lease"] and (told > 0 or batch["end"] >= engine["expires"]):
             told += end_leases(ws, lane, inst, tally, engine, batch["end"])
     if lane["log"]:

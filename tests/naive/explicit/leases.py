@@ -10,21 +10,29 @@ class Leases:
     ----------
     duration : int or inf
         How long one lasts.
+    extends : int
+        How long a heartbeat lets one last from the end of the step that it comes in.
     ends : dict
         Per finished request whose blocks are kept, in the order of finishing: when its lease ends.
+    heard : list of request
+        Of whom heartbeats have come in the step under way.
     """
 
     def __init__(self, cluster):
         self.duration = cluster.kv_lease_us or inf
+        self.extends = (cluster.kv_lease_us or 0) * 2 // 3
         self.ends = {}
+        self.heard = []
 
     def grant(self, request, now):
         self.ends[request] = now + self.duration
 
-    def renew(self, request, until):
-        """Let a lease last until then at least, if it has not ended."""
-        if request in self.ends:
-            self.ends[request] = max(self.ends[request], until)
+    def renew(self, now):
+        """Let those last longer of whom a heartbeat has come, if they have not been ended."""
+        for request in self.heard:
+            if request in self.ends:
+                self.ends[request] = max(self.ends[request], now + self.extends)
+        self.heard = []
 
     @property
     def next_end(self):
@@ -40,8 +48,8 @@ class Heartbeats:
 
     Attributes
     ----------
-    every, extends : int or inf
-        Time between two heartbeats; how long each renews a lease.
+    every : int or inf
+        Time between two heartbeats.
     last : int
         When it sent one.
     handed : list
@@ -51,7 +59,6 @@ class Heartbeats:
     def __init__(self, cluster):
         lease = cluster.kv_lease_us
         self.every = max(1, lease // 6) if lease and cluster.kv_heartbeats else inf
-        self.extends = lease * 2 // 3 if lease else 0
         self.last = -inf
         self.handed = []
 
@@ -66,8 +73,8 @@ class Heartbeats:
         return max(0, self.last + self.every) if self.awaited and self.every < inf else inf
 
     def send(self, now):
-        """Return whose leases a schedule renews, and until when."""
+        """Return whose leases a schedule renews."""
         if now < self.next_time:
-            return [], now
+            return []
         self.last = now
-        return self.awaited, now + self.extends
+        return self.awaited

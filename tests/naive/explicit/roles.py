@@ -34,8 +34,8 @@ class RoleInstance(ExplicitInstance):
         Prefills of requests that their decode instance can never serve.
     leases, heartbeats : Leases, Heartbeats
         For what it keeps; for what it waits for.
-    renewed : list of request, int
-        Whose leases it has just renewed, and until when.
+    renewed : list of request
+        Whose leases it has just renewed.
     failed, expired : list of request
         Those that it has just ended as their pull failed; whose lease it has just ended.
     """
@@ -56,7 +56,7 @@ class RoleInstance(ExplicitInstance):
         self.heartbeats = Heartbeats(scenario.cluster)
         recomputes = {"fail": False, "recompute": True}
         self.recomputes = recomputes[scenario.cluster.kv_load_failure_policy]
-        self.renewed, self.failed, self.expired = ([], 0), [], []
+        self.renewed, self.failed, self.expired = [], [], []
 
     @property
     def pending(self):
@@ -99,7 +99,7 @@ class RoleInstance(ExplicitInstance):
         """Process an output, or schedule."""
         now, kind = self.turn()
         self.finishing, self.pulling, self.reported, self.prefilled = [], [], [], []
-        self.renewed, self.failed, self.expired = ([], 0), [], []
+        self.renewed, self.failed, self.expired = [], [], []
         self._note_usage(now)
         self.clock = now
         if kind == OUTPUT:
@@ -142,6 +142,7 @@ class RoleInstance(ExplicitInstance):
             self._take_note(request)
         for request in self.prefilled:
             self.leases.grant(request, self.clock)
+        self.leases.renew(batch.end)
         self.expired = self.leases.ended(batch.end)
         for request in self.expired:
             request.reported_us = batch.end
@@ -162,6 +163,12 @@ class RoleInstance(ExplicitInstance):
             request.status = "errored"
         else:
             self.scheduler.came(request)
+
+    def hear(self, request, now):
+        """A heartbeat has come; it counts with the output of a step, if there is any under way."""
+        self.leases.heard.append(request)
+        if self.asleep:
+            self.leases.renew(now)
 
     def _let_go(self, request):
         del self.leases.ends[request]
@@ -285,10 +292,9 @@ class RoleCluster(Cluster):
 
     def _after_leases(self, instance):
         """Renew leases; let those whose leases have ended know that their pulls fail."""
-        awaited, until = instance.renewed
-        for request in awaited:
+        for request in instance.renewed:
             prefill = self.prefills[request.id]
-            self.instances[prefill.instance].leases.renew(prefill, until)
+            self.instances[prefill.instance].hear(prefill, instance.clock)
         for prefill in instance.expired:
             self.requests[prefill.id].pull_fails = True
         self.expired_leases += len(instance.expired)
