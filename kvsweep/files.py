@@ -85,6 +85,8 @@ def _store_around(path: Path) -> Path | None:
 def unwritable(path: object, error: Exception, more: str = "") -> InputError:
     """Return the error of a path that cannot be written, in one line."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    if isinstance(error, FileExistsError) and error.filename not in (None, str(path)):
+        reason = f"{_shown(str(error.filename))} is a file, not a folder"
     return InputError(f"{_shown(str(path))}: cannot be written: {reason}{more}")
 
 

@@ -526,3 +526,15 @@ def test_nothing_is_packed_into_another_store_of_the_same_name(sweep):
     assert {name: now[name] for name in now if "/parts/" not in name} == {
         name: data for name, data in copies[0].items() if "/parts/" not in name
     }
+
+
+def test_a_link_to_itself_is_no_damaged_store(tmp_path):
+    (tmp_path / "self.zarr").symlink_to("self.zarr")
+    with pytest.raises(InputError, match=r"self\.zarr: is no store: Too many levels of symbolic"):
+        kvsweep.open_results(tmp_path / "self.zarr")
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(InputError, match=r"cannot be written: \S*taken is a file, not a folder"):
+        kvsweep.run(make_sweep(tmp_path), out=tmp_path / "taken" / "b.zarr")

@@ -7,6 +7,7 @@ attribute ``checksums`` has the CRC-32 of every file that does not change while 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -112,6 +113,8 @@ def read_root(path: Where, maker: str) -> Root:
     except PermissionError as error:
         raise InputError(f"{path}: {ROOT} cannot be read: {error.strerror}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise InputError(f"{path}: is no store: {error.strerror}") from error
         if "\0" in str(path):
             raise InputError(f"{path}: is not a path: {reason_of(error)}") from error
         raise InputError(f"{path}: damaged: {ROOT} cannot be read: {reason_of(error)}") from error

@@ -215,6 +215,7 @@ def test_drafts_need_to_know_what_is_accepted():
         ("--disable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager: layers of all"),
         ("--hf-overrides '{\"a\": 1}'", '--hf-overrides {"a": 1}: what it changes is not read'),
         ("--dtype float32", "--dtype float32: weights of 4 bytes are not counted"),
+        ("--dtype fp16", "of those of 2 vLLM knows bfloat16, float16 and half"),
         (
             '--kv-transfer-config \'{"kv_connector": "NixlConnector"}\'',
             "'NixlConnector' is not simulated; prefill and decode apart are [cluster]",
