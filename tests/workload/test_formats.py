@@ -822,3 +822,13 @@ def test_dates_of_many_rows_are_those_of_each_row(zoned):
                 date_cells([*cells, bad], "t", str, zoned)
         with pytest.raises(InputError, match=r"^5: t: times with and without a time zone"):
             date_cells([*cells, f"2024-01-01 10:00:00{other}"], "t", str, zoned)
+
+
+def test_keys_that_only_late_lines_have_are_read(tmp_path):
+    """Of the first thousand lines alone clients were known, so that later ones had none."""
+    line = {"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 2}
+    path = json_lines(tmp_path, *[line] * 1000, line | {"client": "late"})
+    for read in ((), ("columns.client=client",)):
+        requests = load(path, *read).requests
+        assert requests.client_names == ("late",)
+        assert requests.client.tolist() == [-1] * 1000 + [0]
