@@ -68,8 +68,8 @@ class Reading(Section):
     failed : str
         What becomes of requests that failed: ``refuse`` the file, or ``leave-out``.
     arrivals : str
-        ``recorded``; ``at-once``: all at time 0, for ``workload.concurrency``; ``even``: evenly at
-        the rate that the file says it had.
+        ``recorded``; ``at-once``: all at time 0, in their order, for ``workload.concurrency``;
+        ``even``: evenly at the rate that the file says it had.
     shared_prefix : int or None
         Tokens that all prompts begin with, of formats that say nothing of content.
     run : int or None

@@ -79,11 +79,13 @@ def build_requests(
         If there is no request, or more requests or time than are believed.
     """
     check_count(len(rows.prompt), where, read)
-    arrival, told = rows.arrival, rows.unmeasured
     if read.arrivals == "at-once":
-        arrival, told = np.zeros(len(arrival), np.int64), "read.arrivals is 'at-once'"
-    arrival_us = _microseconds(arrival, rows, where)
-    order = np.argsort(arrival_us, kind="stable")
+        # Files that are written as answers come have the shortest requests first.
+        arrival_us, told = np.zeros(len(rows.arrival), np.int64), "read.arrivals is 'at-once'"
+        order = np.argsort(rows.arrival, kind="stable")
+    else:
+        arrival_us, told = _microseconds(rows.arrival, rows, where), rows.unmeasured
+        order = np.argsort(arrival_us, kind="stable")
     requests = _requests(rows, arrival_us, order, read.shared_prefix or 0, where)
     if told or rows.ttft_us is None or rows.latency_us is None:
         return requests, None, told or "the file has no times of tokens"

@@ -832,3 +832,15 @@ def test_keys_that_only_late_lines_have_are_read(tmp_path):
         requests = load(path, *read).requests
         assert requests.client_names == ("late",)
         assert requests.client.tolist() == [-1] * 1000 + [0]
+
+
+def test_requests_at_once_are_in_the_order_in_which_they_were_sent(tmp_path):
+    """A benchmark writes them as they are answered, and a limit to those under way sends them."""
+    rows = [row | {"arrival": i / 64} for i, row in enumerate(ROWS)]
+    lines = exports.aiperf(rows).splitlines()
+    answered = sorted(range(len(rows)), key=lambda i: rows[i]["arrival"] + rows[i]["last"])
+    assert answered != sorted(answered)
+    path = write(tmp_path, "\n".join(lines[i] for i in answered))
+    found = load(path, "arrivals=at-once").requests
+    assert found.prompt_tokens.tolist() == [row["prompt"] for row in rows]
+    assert not found.arrival_us.any()
