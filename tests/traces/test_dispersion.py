@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kvsweep.traces.info import _arrivals
+from kvsweep.traces.info import BINS, _arrivals
 
 
 def dispersion(arrival_us):
@@ -35,3 +35,10 @@ def test_even_gaps_do_not_vary():
     """Of a request each 10 ms roundings were told: 1.7e-16."""
     found = _arrivals(np.arange(100) * 10_000)
     assert (found["gap_cv"], found["gap_mean_s"]) == (0.0, 0.01)
+
+
+@pytest.mark.parametrize("seconds", [59, 60, 61, 300, 3600, 60 * 86400, 100 * 86400])
+def test_the_rate_over_time_has_no_more_bins_than_are_drawn(seconds):
+    found = _arrivals(np.array([0, 10**6 * seconds]))
+    assert len(found["bin_requests"]) <= BINS
+    assert found["bin_requests"][0] == found["bin_requests"][-1] == 1

@@ -474,3 +474,11 @@ def test_a_limit_of_a_loop_of_chains_is_its_first_requests(arrivals, thinks, loo
     part = bent(requests, loop=loop, limit=limit, **others)
     assert part.arrival_us.tolist() == whole.arrival_us[:limit].tolist()
     assert part.prompt_tokens.tolist() == whole.prompt_tokens[:limit].tolist()
+
+
+def test_a_window_has_its_begin_and_not_its_end():
+    entry = {"prompt": [[0, 9]], "output": [1, 2]}
+    rows = [entry | {"id": i, "arrival_us": 10**6 * i} for i in range(4)]
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    found = bent(requests, slice={"from_s": 1.0, "to_s": 3.0})
+    assert found.arrival_us.tolist() == [0, 10**6]

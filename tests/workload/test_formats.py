@@ -844,3 +844,58 @@ def test_requests_at_once_are_in_the_order_in_which_they_were_sent(tmp_path):
     found = load(path, "arrivals=at-once").requests
     assert found.prompt_tokens.tolist() == [row["prompt"] for row in rows]
     assert not found.arrival_us.any()
+
+
+def csv_of(tmp_path, *lines, names="arrival_s,prompt_tokens,output_tokens"):
+    return write(tmp_path, "\n".join([names, *lines]) + "\n", "t.csv")
+
+
+def test_times_are_rounded_to_the_nearest_microsecond(tmp_path):
+    path = csv_of(tmp_path, "5,1,1", "5.0000016,1,1", "5.0000024,1,1")
+    assert load(path).requests.arrival_us.tolist() == [0, 2, 2]
+    line = {"timestamp": 0.0016, "input_length": 5, "output_length": 1, "hash_ids": [0]}
+    assert load(write(tmp_path, json.dumps(line))).requests.arrival_us.tolist() == [2]
+
+
+def test_the_largest_numbers_are_read_and_none_beyond(tmp_path):
+    path = csv_of(tmp_path, f"9223372036854775807,{MAX_TOKENS},1")
+    assert load(path).requests.prompt_tokens.tolist() == [MAX_TOKENS]
+    told = refused(csv_of(tmp_path, "9223372036854775808,1,1"))
+    assert told.startswith(":2: arrival_s: expected a time, at least 0, got '922337")
+
+
+@pytest.mark.parametrize("row", ['"1\n2",3,4', '1,"3\n3",4'])
+def test_a_cell_with_a_line_break_is_no_two_numbers(tmp_path, row):
+    assert ": expected a" in refused(csv_of(tmp_path, row, "5,6,7"))
+
+
+def test_a_failed_request_may_lack_its_prompt_too(tmp_path):
+    path = csv_of(tmp_path, "1,0,0", "2,5,6")
+    assert load(path, "failed=leave-out").requests.prompt_tokens.tolist() == [5]
+
+
+FIRST = "arrival_s,prompt_tokens,output_tokens,last_token_s,first_token_s,ttft_s"
+
+
+@pytest.mark.parametrize("named", ["first_token", "ttft"])
+def test_of_two_columns_that_say_the_same_the_one_that_is_named_is_read(tmp_path, named):
+    path = csv_of(tmp_path, "10,5,6,14,12,3", names=FIRST)
+    found = load(path, f"columns.{named}={named}_s").expected["measured_us"]
+    assert found["first_token_ts"] == [2e6 if named == "first_token" else 3e6]
+    both = ("columns.first_token=first_token_s", "columns.ttft=ttft_s")
+    assert "columns first_token_s and ttft_s say the same" in refused(path, *both)
+
+
+def test_tokens_of_inference_perf_may_come_at_once(tmp_path):
+    entry = exports.inference_perf_entry(ROWS[0], 0)
+    times = [entry["start_time"] + 0.25] * 3
+    entry["end_time"] = entry["start_time"] + 1.0
+    entry["info"]["response_metrics"] |= {"output_token_times": times, "output_tokens": 3}
+    found = load(write(tmp_path, json.dumps([entry]))).expected["measured_us"]
+    assert found["first_token_ts"] == found["last_token_ts"] == [pytest.approx(250_000)]
+
+
+def test_an_object_on_several_lines_is_no_line(tmp_path):
+    line = {"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 2}
+    told = refused(write(tmp_path, json.dumps(line, indent=1)))
+    assert told.startswith(": not a trace: it is a JSON object of other keys: arrival_s, prompt_")

@@ -193,3 +193,17 @@ def test_a_window_without_requests_is_told_as_of_a_shorter_table(tmp_path, monke
             requests_for(workload, 0, 0, None, tmp_path)
         with pytest.raises(InputError, match=r"t\.csv: workload\.slice: no request of "):
             read_bent(path, ["slice.from_s=9e5"])
+
+
+def test_rows_of_a_long_table_may_arrive_with_its_first(tmp_path, monkeypatch):
+    """Only one that arrives earlier moves the origin of what was left out."""
+    monkeypatch.setattr(csv_columns, "_CHARACTERS", 900)
+    arrival, prompt, output = rows_of(0)
+    arrival[-1] = min(arrival)
+    path = write(tmp_path / "t.csv", "csv", (arrival, prompt, output))
+    wanted = load_trace(path).requests
+    how = Bends.model_validate({"slice": {"to_s": 5.0}})
+    monkeypatch.setattr(long_files, "MAX_REQUESTS", 150)
+    found = load_trace(path, None, part_of(how, None))
+    assert found.cut
+    assert same(bend(found.requests, how, 1, 2, "t"), bend(wanted, how, 1, 2, "t"))

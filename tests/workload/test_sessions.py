@@ -225,3 +225,26 @@ def test_the_replica_refuses_what_depends_on_answers(sessions, message):
     rows = to_trace_dict(generate(asked, 0), {})["requests"]
     with pytest.raises(InputError, match=r"^requests\[\d+\]\.\w+: rules 'blis' has fixed arr"):
         replica.run({"engine": {"rules": "blis"}, "latency": LATENCY}, rows)
+
+
+def test_the_order_of_what_arrives_in_one_microsecond_is_that_of_its_parts():
+    """So whole sessions of two clients are in the same order at any rate."""
+    lengths = {"prompt": constant(5), "output": constant(5)}
+    two = {"rounds": 2, "think_time_s": 0.0, "arrivals": "closed-loop", "truncate": False}
+    clients = (Client(id="a"), Client(id="b", rate_fraction=0.7))
+    for seed in range(8):  # some lists are cut between what arrives at once
+        slow, fast = (
+            generate(workload(two, requests=301, rate=rate, clients=clients, **lengths), seed)
+            for rate in (1.0, 5e6)
+        )
+        assert len(np.unique(fast.arrival_us)) < 100
+        assert fast.client.tolist() == slow.client.tolist()
+        assert fast.session.tolist() == slow.session.tolist()
+    # A session each 2.3 us, its second round 5 us after the first: 0.4 us after another's first.
+    single = {**two, "think_time_s": 5e-6}
+    found = generate(
+        workload(single, requests=80, rate=1e6 / 2.3, arrivals="constant", **lengths), 0
+    )
+    real = 2.3 * (1 + found.session) + 5 * found.round
+    assert (np.floor(real + 1e-9) == found.arrival_us).all()
+    assert (np.diff(real) > 0).all()

@@ -443,3 +443,14 @@ def test_a_subagent_of_a_subagent_is_told_as_such(tmp_path):
     nested = agent(3.0, [agent(0.0, [call(0.0, 90)])])
     told = ":1: requests[0].requests[0].type: 's' or 'n' within one, got 'subagent'"
     assert refused(write(tmp_path, session("a", [nested])), "lanes=1") == told
+
+
+def test_a_request_that_begins_before_an_answer_by_rounding_waits_for_it(tmp_path):
+    """Times are rounded: 0.02 s before an answer are not beside it, more are."""
+    for early, beside in ((0.01, False), (0.03, True)):
+        turns = [call(0.0, 100, api_time=2.0), call(2.0 - early, 200, api_time=1.0)]
+        path = write(tmp_path, session("a", turns))
+        if beside:
+            assert "requests ran beside each other" in refused(path, "lanes=1")
+        else:
+            assert load(path, "lanes=1").think_us.tolist() == [0, 0]
