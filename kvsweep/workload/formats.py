@@ -112,7 +112,8 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
         return kinds[0], document
     if isinstance(item, list):
         refuse(where, f"it is a list of something else{_AS_CSV}" if item else "it is an empty list")
-    if "format" not in item and (document is None or "\n" not in text.strip()):
+    own = item.get("format") == FORMAT  # others have a key of that name, too
+    if not own and (document is None or "\n" not in text.strip()):
         keys = list(flat_keys(item))
         if read.columns is not None or _is_named(keys):
             return "jsonl", None
@@ -163,7 +164,7 @@ def _kinds(item: Any) -> list[str]:
         objects = [entry for entry in item[:1] if isinstance(entry, dict)]
         timed = any(sum(key in entry for key in _TIMED) >= _ENOUGH for entry in objects)
         return ["inference-perf"] if timed else []
-    if not isinstance(item, dict) or "format" in item:
+    if not isinstance(item, dict) or item.get("format") == FORMAT:
         return []
     looks: dict[str, Callable[[dict[str, Any]], bool]] = {
         "weka": lambda found: "requests" in found and all(key in found for key in weka.KEYS[:2]),

@@ -899,3 +899,17 @@ def test_an_object_on_several_lines_is_no_line(tmp_path):
     line = {"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 2}
     told = refused(write(tmp_path, json.dumps(line, indent=1)))
     assert told.startswith(": not a trace: it is a JSON object of other keys: arrival_s, prompt_")
+
+
+def test_other_files_may_have_a_key_named_format(tmp_path):
+    line = {"format": "openai", "arrival_s": 1, "prompt_tokens": 5, "output_tokens": 2}
+    for lines in ([line], [line] * 3):
+        assert len(load(json_lines(tmp_path, *lines)).requests) == len(lines)
+        assert load(json_lines(tmp_path, *lines), "columns.client=format").requests.client_names
+    told = refused(json_lines(tmp_path, {"format": "openai", "in": 5}, {"in": 6}))
+    assert told.startswith(
+        ": not a trace: its lines are JSON objects of other keys than Mooncake's"
+    )
+    check_measured(load(write(tmp_path, exports.bench(ROWS, format="of a user"))))
+    told = refused(write(tmp_path, '{"format": "kvsweep-trace/2", "requests": []}'))
+    assert told == ": format: expected 'kvsweep-trace/1', got 'kvsweep-trace/2'"
