@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from sweeping import make_sweep
 import kvsweep
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.room import room_text
-from kvsweep.analysis.warnings import BY_CHANCE, GROWTH, WHILE_FILLING, find_warnings, warnings_of
+from kvsweep.analysis.steadiness import BY_CHANCE, GROWTH, WHILE_FILLING, filling
+from kvsweep.analysis.warnings import find_warnings, warnings_of
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.simulate.backlog import queue_growth
@@ -537,3 +539,44 @@ def test_blocks_with_room_for_the_longest_request_are_not_told_to_be_too_few(blo
     engine, cache = {"max_model_len": 32_768}, {"gpu_blocks": blocks}
     scenario = parse_scenario({"engine": engine, "cache": cache}, "t.json")
     assert room_text(scenario, None) == told
+
+
+# --- requests that are few for their rate --------------------------------------------------------
+
+
+def few_for_their_rate(seconds, **values):
+    """Return cells of 1,000 requests of 5 s each that arrive within some time."""
+    spans = [seconds, seconds + 0.01, seconds + 0.02]
+    known = {"arrivals_s": spans, "e2e_mean_ms": 6000.0, "scheduling_delay_mean_ms": 1000.0}
+    return cell(**(known | values))
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(26.0, []), (20.0, ["filling"]), (4.9, ["burst"])])
+def test_a_cluster_that_fills_up_is_told_where_a_cliff_is_asked_for(seconds, told):
+    """1,000 requests were said to keep 63 requests/s on an H100, of which 8,000 keep 53."""
+    found = find_warnings(cells_of(few_for_their_rate(seconds), cliff=True))
+    assert [warning.kind for warning in found] == told
+    if told == ["filling"]:
+        assert found[0].text == (
+            "1,000 requests arrive within 20 s, where one takes 5 s to serve; so few in all 3 "
+            "cells: the cluster fills up for 25% of that time, so that a steady rate is harder to "
+            "keep than this; take more requests, or let the first be workload.warmup"
+        )
+
+
+def test_a_comparison_of_clusters_that_fill_up_is_not_told():
+    assert find_warnings(cells_of(few_for_their_rate(20.0))) == []
+
+
+def test_queues_that_grow_are_told_before_a_cluster_that_fills_up():
+    found = find_warnings(cells_of(few_for_their_rate(20.0, queue_growth=[0.5] * 3), cliff=True))
+    assert [warning.kind for warning in found] == ["queue-growth"]
+
+
+def test_a_warmup_lets_the_cluster_fill_up():
+    """Of 1,250 requests within 25 s the first 250 take the 5 s that it takes to serve one."""
+    scenarios = np.empty(1, object)
+    scenarios[0] = SimpleNamespace(workload=SimpleNamespace(warmup=250), cluster=None)
+    ds = few_for_their_rate(24.0)
+    assert filling(cells_of(ds, cliff=True)) is not None
+    assert filling(cells_of(ds, cliff=True, scenarios=scenarios)) is None

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells, cells_of
 from kvsweep.analysis.losses import (
@@ -25,8 +24,9 @@ from kvsweep.analysis.losses import (
 )
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.router_memory import short_memory
+from kvsweep.analysis.steadiness import burst, filling, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
-from kvsweep.analysis.wording import number, two_digits
+from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.config.pools import BOTH_ROLES, pools_of
 from kvsweep.errors import InputError
@@ -41,85 +41,11 @@ if TYPE_CHECKING:
 ATTRIBUTE = "warnings"
 """Attribute of a store: its warnings, a JSON list of `ResultWarning` as objects."""
 
-# Waiting lists grow if more than GROWTH of the later arrivals is left waiting, in the mean over the
-# seeds, and also more than a cluster just below its capacity shows while it fills (k instances, n
-# arrivals: sqrt(k / n)) and by chance (all arrivals of all seeds: 1 / sqrt(n)). Of M/M/1 queues at
-# 0.9 of their capacity one in 1,000 exceeds that with 200 arrivals, none with 1,000; at 1.2 times
-# the capacity half do with 1,000 arrivals, 98 % with 4,000.
-GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
-
 # Completed requests per instance from which on their balance means something.
 ENOUGH = 10
 
 # Share of a run before its first arrival from which on rates are those of another question.
 LATE = 0.1
-
-
-def queue_growth(cells: Cells) -> ResultWarning | None:
-    """Warn of a rate above capacity: latencies tell the length of the request list then."""
-    growth, growing = _growing(cells)
-    found = seen(
-        cells, growing & ~_at_once(cells, *_times(cells)) if growing.any() else growing, growth
-    )
-    if found is None:
-        return None
-    return found.warning(
-        "queue-growth",
-        f"queues grow to the end{found.most(f'by {growth[found.worst]:.0%} of what arrives')}: "
-        "arrivals are above capacity, so that latencies depend on the length of the request list; "
-        "lower the rate or add capacity",
-    )
-
-
-def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return by how much the waiting lists of a setting grow, and whether they do; (grid)."""
-    growth, seeds = cells.seed_mean(cells.number("queue_growth"))
-    arrivals = np.maximum(cells.number("injected"), 1)
-    # In place: of a million cells each intermediate result is 8 MB.
-    limit = np.sqrt(cells.instances / arrivals)
-    limit *= WHILE_FILLING
-    limit += GROWTH
-    arrivals *= np.maximum(seeds, 1)
-    limit += BY_CHANCE / np.sqrt(arrivals)
-    return growth, cells.ok & (growth > limit)
-
-
-def burst(cells: Cells) -> ResultWarning | None:
-    """Warn of requests that come all at once: what is measured is no rate's."""
-    # Who sizes a server takes the answer for that of a steady rate, also where nobody waits.
-    where = cells.ok if cells.cliff or cells.sized else _growing(cells)[1]
-    if not where.any():
-        return None
-    span, sooner = _times(cells)
-    where = where & _at_once(cells, span, sooner)
-    sooner -= span
-    found = seen(cells, where, sooner)
-    if found is None:
-        return None
-    service = span[found.worst] + sooner[found.worst]
-    what = "the cliff is that" if cells.cliff else "latencies are those"
-    several = any(len(cells.axes[name]) > 1 for name in cells.labels(found.worst))
-    return found.warning(
-        "burst",
-        f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s"
-        f"{found.setting if several else ''}, where one takes {two_digits(service)} s to serve"
-        f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
-        "not of a steady rate; for that take more requests at a rate below capacity",
-    )
-
-
-def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the seconds within which requests arrive, and the mean from first step to end."""
-    service = cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")
-    service /= 1000
-    return cells.number("arrivals_s"), service
-
-
-def _at_once(
-    cells: Cells, span: NDArray[np.float64], service: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Tell where the last request arrives sooner than one could be served, in the mean; (grid)."""
-    return (span < service) & (cells.number("injected") > 1)
 
 
 def one_instance(cells: Cells) -> ResultWarning | None:
@@ -203,6 +129,7 @@ CHECKS = (
     horizon,
     queue_growth,
     burst,
+    filling,
     late_start,
     one_instance,
     short_memory,

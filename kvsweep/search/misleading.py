@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.cells import SEED, Cells
 from kvsweep.analysis.losses import errored, horizon, rejected, timed_out, unservable
-from kvsweep.analysis.warnings import burst, queue_growth
+from kvsweep.analysis.steadiness import burst, filling, queue_growth
 from kvsweep.policies import Status
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Numbers = dict[str, Floats]
 
-CHECKS = (rejected, timed_out, errored, horizon, queue_growth, burst)
+CHECKS = (rejected, timed_out, errored, horizon, queue_growth, burst, filling)
 """Those that are about latencies: in a search nobody looks at the rest, nor at other values."""
 
 READ = (

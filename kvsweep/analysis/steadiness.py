@@ -1,0 +1,122 @@
+"""Whether results are those of a steady rate: what arrivals say of load, capacity and time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis.cells import Cells
+from kvsweep.analysis.warning_records import ResultWarning, seen
+from kvsweep.analysis.wording import two_digits
+
+# Waiting lists grow if more than GROWTH of the later arrivals is left waiting, in the mean over the
+# seeds, and also more than a cluster just below its capacity shows while it fills (k instances, n
+# arrivals: sqrt(k / n)) and by chance (all arrivals of all seeds: 1 / sqrt(n)). Of M/M/1 queues at
+# 0.9 of their capacity one in 1,000 exceeds that with 200 arrivals, none with 1,000; at 1.2 times
+# the capacity half do with 1,000 arrivals, 98 % with 4,000.
+GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
+
+# A cluster fills up for about as long as one request is served: who arrives meanwhile finds more
+# room than those after. If that is more than a fifth of the measured time, an answer is off by a
+# tenth and more: of an H100 whose requests take 10 s, 1 % of 20,000 requests is preempted at 53
+# requests/s, of 2,000 (a third of the time) at 57, of 1,000 (two thirds) at 63.
+FILLING = 0.2
+
+
+def queue_growth(cells: Cells) -> ResultWarning | None:
+    """Warn of a rate above capacity: latencies tell the length of the request list then."""
+    growth, growing = _growing(cells)
+    found = seen(
+        cells, growing & ~_at_once(cells, *_times(cells)) if growing.any() else growing, growth
+    )
+    if found is None:
+        return None
+    return found.warning(
+        "queue-growth",
+        f"queues grow to the end{found.most(f'by {growth[found.worst]:.0%} of what arrives')}: "
+        "arrivals are above capacity, so that latencies depend on the length of the request list; "
+        "lower the rate or add capacity",
+    )
+
+
+def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return by how much the waiting lists of a setting grow, and whether they do; (grid)."""
+    growth, seeds = cells.seed_mean(cells.number("queue_growth"))
+    arrivals = np.maximum(cells.number("injected"), 1)
+    # In place: of a million cells each intermediate result is 8 MB.
+    limit = np.sqrt(cells.instances / arrivals)
+    limit *= WHILE_FILLING
+    limit += GROWTH
+    arrivals *= np.maximum(seeds, 1)
+    limit += BY_CHANCE / np.sqrt(arrivals)
+    return growth, cells.ok & (growth > limit)
+
+
+def burst(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that come all at once: what is measured is no rate's."""
+    # Who sizes a server takes the answer for that of a steady rate, also where nobody waits.
+    where = cells.ok if cells.cliff or cells.sized else _growing(cells)[1]
+    if not where.any():
+        return None
+    span, sooner = _times(cells)
+    where = where & _at_once(cells, span, sooner)
+    sooner -= span
+    found = seen(cells, where, sooner)
+    if found is None:
+        return None
+    service = span[found.worst] + sooner[found.worst]
+    what = "the cliff is that" if cells.cliff else "latencies are those"
+    several = any(len(cells.axes[name]) > 1 for name in cells.labels(found.worst))
+    return found.warning(
+        "burst",
+        f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s"
+        f"{found.setting if several else ''}, where one takes {two_digits(service)} s to serve"
+        f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
+        "not of a steady rate; for that take more requests at a rate below capacity",
+    )
+
+
+def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the seconds within which requests arrive, and the mean from first step to end."""
+    service = cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")
+    service /= 1000
+    return cells.number("arrivals_s"), service
+
+
+def _at_once(
+    cells: Cells, span: NDArray[np.float64], service: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Tell where the last request arrives sooner than one could be served, in the mean; (grid)."""
+    return (span < service) & (cells.number("injected") > 1)
+
+
+def filling(cells: Cells) -> ResultWarning | None:
+    """Warn of few requests for their rate: while a cluster fills up there is more room."""
+    if not (cells.cliff or cells.sized):
+        return None  # what is compared fills up on both sides
+    span, service = _times(cells)
+    unmeasured = _before_measured(cells, span)
+    share = (service - unmeasured) / np.maximum(span - unmeasured, 1e-6)
+    where = cells.ok & (share > FILLING) & ~_at_once(cells, span, service)
+    if where.any():
+        where &= ~_growing(cells)[1]
+    found = seen(cells, where, share)
+    if found is None:
+        return None
+    at = found.worst
+    measured = two_digits(span[at] - unmeasured[at])
+    return found.warning(
+        "filling",
+        f"{found.value('injected'):,.0f} requests arrive within {measured} s{found.setting}, "
+        f"where one takes {two_digits(service[at])} s to serve"
+        f"{found.share and '; so few' + found.share}: the cluster fills up for {share[at]:.0%} of "
+        "that time, so that a steady rate is harder to keep than this; take more requests, or let "
+        "the first be workload.warmup",
+    )
+
+
+def _before_measured(cells: Cells, span: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the seconds of a steady rate before the first measured request; (grid)."""
+    found = cells.settings(lambda scenario: scenario.workload.warmup if scenario.workload else 0)
+    left_out = np.zeros(span.shape) if found is None else found.astype(np.float64)
+    return span * left_out / np.maximum(left_out + cells.number("injected"), 1)
