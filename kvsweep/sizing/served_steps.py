@@ -82,7 +82,11 @@ def step_terms(served: Served, gpu: str) -> StepTerms:
     """
     peaks, used = figures()["gpus"].get(gpu, {}), figures()["efficiency"]
     if "flops" not in peaks:
-        raise _missing(f"a GPU given by its memory ({gpu})")
+        known = gpu in figures()["gpus"]
+        which = (
+            f"{gpu}, whose peaks kvsweep has not" if known else f"a GPU given by its memory ({gpu})"
+        )
+        raise InputError(f"{_missing(which)}, a file with its peaks (docs/presets.md)")
     return terms(
         served,
         Peaks(

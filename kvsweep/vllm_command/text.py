@@ -31,8 +31,7 @@ ASKED = """\
 # output = { dist = "gaussian", mean = 256, std = 50, min = 128, max = 512 }
 #
 # [grid]
-# "cache.gpu_blocks" = { start = 1000, stop = 8000, step = 500 }
-# seed = { count = 20 }
+# seed = { count = 20 } # and what is to vary, as "workload.rate" = [2.0, 4.0, 8.0]
 """
 """The end of a file without a trace."""
 

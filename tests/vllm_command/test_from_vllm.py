@@ -971,3 +971,23 @@ def test_fewer_tokens_of_a_step_are_a_remedy_by_the_option_of_the_command():
     command = ("vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct -tp 4 --max-num-batched-tokens 262144",)
     with pytest.raises(InputError, match="try a smaller --max-num-batched-tokens or a larger"):
         answer(Question(command, gpu="h100"))
+
+
+def test_what_is_still_to_be_given_leaves_the_blocks_to_the_gpu(tmp_path):
+    """The lines that were offered swept 1,000 to 8,000 blocks, of a server that has 27,646."""
+    head, asked = taken().text.split("# What is asked of the server is missing")
+    given = "\n".join(line.removeprefix("#").removeprefix(" ") for line in asked.split("\n")[1:])
+    (tmp_path / "s.toml").write_text(head + given, encoding="utf-8")
+    assert "cache" not in tomllib.loads(given)
+    (axis,) = kvsweep.load_sweep(tmp_path / "s.toml").axes
+    assert axis.name == "seed"
+
+
+def test_a_gpu_without_peaks_is_named_with_what_gives_its_step_times():
+    """It was said to be given by its memory, with no way on."""
+    remedy = "give --set latency.model=..., a file with its peaks"
+    named = "not known of a10g, whose peaks kvsweep has not"
+    with pytest.raises(InputError, match=f"{named}; {remedy}"):
+        taken(gpu="a10g")
+    with pytest.raises(InputError, match=rf"a GPU given by its memory \(24GiB\); {remedy}"):
+        taken(gpu="24GiB")
