@@ -179,19 +179,21 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
     found = f"{what} {limits}: {group.answer:,.15g}"
     if group.requests_per_s is not None:
         found += f", {number(group.requests_per_s)} requests/s"
+    at = next(c for c in group.candidates if c.value == group.answer)
+    one_list = ONE_LIST if at.seeds < 2 else ""
     if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":
-        return f"{found}, the least there is"
+        return f"{found}, the least there is{one_list}"
     if group.outcome == "never":
         beyond = "more" if answer.goal == "highest" else "less"
-        return f"{found}, the end of the range: it is kept everywhere, {beyond} may do"
-    if group.seeds < 2:
-        return f"{found}{ONE_LIST}"
-    return f"{found} ({_shown(answer, group)})"
+        kept = f"it is kept everywhere, {beyond} may do; --between looks further"
+        return f"{found}, the end of the range: {kept}{one_list}"
+    if one_list:
+        return f"{found}{one_list}"
+    return f"{found} ({_shown(answer, at)})"
 
 
-def _shown(answer: SearchAnswer, group: GroupAnswer) -> str:
+def _shown(answer: SearchAnswer, at: Candidate) -> str:
     """Say what shows the answer; seeds that are equal tell nothing of what none of them has."""
-    at = next(c for c in group.candidates if c.value == group.answer)
     equal = [m.metric for m in at.measures if m.low is None]
     if not equal:
         return f"shown with {100 * answer.confidence:g} % confidence; {_seeds(at.seeds)}"

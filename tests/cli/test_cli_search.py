@@ -387,3 +387,20 @@ def test_what_a_design_draws_is_not_searched(run, tmp_path, command, message):
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_an_answer_at_the_end_of_the_range_says_what_looks_further(run, sweep):
+    _, out, _ = run("size", sweep, "--find", "blocks", "--target", "ttft_p99_ms<=100000")
+    assert "kept everywhere, less may do; --between looks further\n" in out
+
+
+def test_one_request_list_is_said_also_at_the_end_of_the_range(run, tmp_path):
+    """It was said where a limit is crossed only."""
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,32,4\n1,32,4\n")
+    trace = SWEEP.replace("requests = 60\nrate = 500.0", 'trace = "t.csv"')
+    sweep = str(write_sweep(tmp_path, trace.replace("{ count = 4 }", "[0]")))
+    limit = ("--target", "ttft_p99_ms<=100000")
+    _, out, _ = run("size", sweep, "--find", "blocks", *limit)
+    assert "--between looks further (one request list: no interval)\n" in out
+    _, out, _ = run("size", sweep, "--find", "instances", *limit, "--set", "cache.gpu_blocks=[900]")
+    assert "1, the least there is (one request list: no interval)\n" in out
