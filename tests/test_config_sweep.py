@@ -776,3 +776,17 @@ def test_a_preset_that_is_none_is_refused_though_every_policy_names_another(tmp_
     file.write_text(f'{text}[policies.a]\nlatency.model = "llama-3.1-8b/h100/tp2"\n')
     with pytest.raises(InputError, match=r"toml:4: latency\.model: unknown preset 'nonsense'"):
         load_sweep(file)
+
+
+@pytest.mark.parametrize(
+    ("new", "place", "told"),
+    [
+        ('{ ttft_p99_ms = "min" }', "", "expected a list, got a table"),
+        ('[{ metric = "ttft_p99_ms", goal = "min" }]', "[0]", "expected a string, got a table"),
+        ('"ttft_p99_ms:min"', "", "expected a list, got 'ttft_p99_ms:min'"),
+    ],
+)
+def test_objectives_of_another_type_are_answered_with_their_form(refused, new, place, told):
+    old = '["ttft_p99_ms:min", "throughput_rps:max"]'
+    form = "; as ['ttft_p99_ms:min', 'throughput_rps:max']"
+    assert refused(old, new) == f"h8.toml:27: pareto.objectives{place}: {told}{form}"

@@ -32,6 +32,12 @@ _EXPECTED = {
     "model_attributes_type": "a table",
 }
 
+# Lists whose entries have a form of their own, which a wrong type does not tell.
+_FORMS = {
+    "objectives": "; as ['ttft_p99_ms:min', 'throughput_rps:max']",
+    "targets": "; as ['ttft_p99_ms<=2000', 'tpot_p99_ms<=50']",
+}
+
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -72,7 +78,9 @@ def describe(
     if chosen["type"] == "extra_forbidden":
         there = _sections_with(str(path[-1]), path) if "workload" in model.model_fields else ""
         return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table), there)
-    return path, _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
+    said = _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
+    listed = len(path) > 1 and chosen["type"] in _EXPECTED
+    return path, said + (_FORMS.get(str(path[1]), "") if listed else "")
 
 
 def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> str:
