@@ -34,6 +34,7 @@ from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
+from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import number
 from kvsweep.config.design import Design
 from kvsweep.errors import InputError, PlainWarning
@@ -895,3 +896,23 @@ def test_seeds_that_have_values_are_told_below_a_curve():
     count = ds.sizes["seed"]
     label = plot.plot_curve(some, "ttft_p99_ms", "rate").axes[0].get_xlabel()
     assert f"mean over {count - 1} to {count} of {count} seeds" in " ".join(label.split())
+def test_the_last_number_below_a_forest_of_indices_is_not_cut_off(tmp_path):
+    """Ticks that the layout made room for were others than those drawn, and 1.6 was half there."""
+    span = {"from": 1.0, "to": 9.0, "log": False}
+    design = Design("saltelli", 8, 0, {"engine.max_num_seqs": span})
+    points = np.array(design.points)
+    ds = xr.Dataset({"own": ("sample", points[:, 0])}, {"sample": np.arange(len(points))})
+    ds.attrs["sweep"] = json.dumps({"design": design.to_dict(), "grid": {"sample": []}})
+    found = kvsweep.sensitivity_indices(ds, "own")
+    for high in (1.52, 1.54):
+        index = replace(
+            found.groups[0].indices[0],
+            first_interval=Interval(-0.095, 1.0, 0.95),
+            total_interval=Interval(0.0, high, 0.95),
+        )
+        shown = replace(found, groups=(replace(found.groups[0], indices=(index,)),))
+        figure = plot.plot_sensitivity(ds, shown)
+        plot.save(figure, tmp_path / "a.png")
+        figure.set_layout_engine(None)
+        with style.style():  # as it was saved
+            check_layout(figure)

@@ -105,6 +105,7 @@ def _draw(axes: Axes, rows: list[tuple[str, Index | None]]) -> None:
             text.set_fontweight("bold")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.margins(x=0.05)
+    style.group_thousands(axes, "x")  # as many whether or not the last one makes the panel narrower
     axes.set_xlabel("share of the variance")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
