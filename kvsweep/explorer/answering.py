@@ -72,7 +72,7 @@ def answer_of(
     first = results[0]
     known = first["seed"].values.tolist() if "seed" in first.dims else []
     answer: dict[str, Any] = {
-        "axis": answers.axis_of(first, show.along),
+        "axis": answers.axis_of(results, show.along),
         "measures": [answers.curves(results, m, show.along) for m in show.measures],
         "cliff": _cliff(show, results),
         "seeds": len(known),

@@ -52,16 +52,23 @@ def base_of(measure: str, known: Collection[str]) -> str:
     return f"{stem}_{unit}" if unit else stem
 
 
-def axis_of(ds: xr.Dataset, along: str) -> dict[str, Any]:
+def axis_of(parts: Sequence[xr.Dataset], along: str) -> dict[str, Any]:
     """Return the axis of the curves: its values, in ascending order, and what they are."""
+    ds = parts[0]
     attrs = ds[along].attrs
     return {
         "name": along,
         "label": str(attrs.get("long_name", along)),
         "units": str(attrs.get("units", "1")),
         "values": np.asarray(ds[along].values, np.float64).tolist(),
-        "gib": unit_gib(ds, along),
+        "gib": gib_of(parts, along),
     }
+
+
+def gib_of(parts: Sequence[xr.Dataset], along: str) -> float | None:
+    """Return the GiB of a unit of the axis; None where scenarios differ in it."""
+    found = {unit_gib(ds, along) for ds in parts}
+    return found.pop() if len(found) == 1 else None
 
 
 def curves(parts: Sequence[xr.Dataset], measure: str, along: str) -> dict[str, Any]:

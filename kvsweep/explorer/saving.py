@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.config.toml_text import literal
 from kvsweep.explorer import answers
 from kvsweep.explorer.answering import Shown
 from kvsweep.explorer.messages import Save
@@ -48,6 +49,8 @@ def figure_of(subject: Subject, shown: Shown) -> Figure:
     along = shown.show.along
     if len(shown.results) == 2:
         ds = ds.assign_coords({answers.SCENARIO: _names(subject, shown)})
+        if answers.gib_of(shown.results, along) is None:
+            ds = ds.assign_attrs(sweep="{}")  # that of A alone, whose blocks may have other bytes
     if shown.threshold is None or ds.sizes[along] < 2:
         return plot_curve(ds, list(shown.show.measures), along)
     return plot_cliff(ds, answers.cliff_of(ds, shown.measure, along, shown.threshold))
@@ -63,8 +66,16 @@ def _names(subject: Subject, shown: Shown) -> list[str]:
     name = ".".join(keys[0].split(".")[1:][-2:]) or keys[0]
     values = (each[keys[0]] for each in (first, second))
     return [
-        f"{letter}: {name} {value}" for letter, value in zip(answers.SCENARIOS, values, strict=True)
+        f"{letter}: {name} {_told(value)}"
+        for letter, value in zip(answers.SCENARIOS, values, strict=True)
     ]
+
+
+def _told(value: Any) -> str:
+    """Write the value of a setting as a sweep file has it."""
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else literal(value)
 
 
 def _drawn(figure: Figure, ending: str) -> bytes:

@@ -1,9 +1,11 @@
 """A sweep that is explored: its controls follow from the schema, its numbers are those of a run."""
 
+import base64
 import json
 import shlex
 import tomllib
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from kvsweep.config import load_sweep
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import leaf_keys, types_at
 from kvsweep.config.toml_text import document, literal
-from kvsweep.explorer import lives
+from kvsweep.explorer import lives, saving
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.of_sweep import OfSweep
 from kvsweep.explorer.stages import MOST_POINTS, spread, stages
@@ -395,3 +397,44 @@ def test_the_stages_of_a_pipeline_have_one_control_and_it_can_be_moved(tmp_path,
     assert there in keys_of(subject).keys() & stages
     assert not more or keys_of(subject).keys() & stages == {there}
     assert refusal(subject, {there: 3}) == ""
+
+
+def test_scenarios_of_blocks_of_other_bytes_have_no_gib_in_common(tmp_path):
+    """Below both curves stood the memory of A, and in their figure."""
+    text = H8 + '[model]\npreset = "llama-3.1-8b"\n'
+    sizes = {"cache.block_size": 16}, {"cache.block_size": 32}
+    with listening(OfSweep(make_sweep(tmp_path, text))) as page:
+        page.ask(show(1, *sizes))
+        apart = page.until("curves", 1, done=False)[-1]
+        page.ask(save("svg"))
+        drawn = page.until("saved", 0)[-1]["base64"]
+        page.ask(show(2, sizes[0], sizes[0] | {"workload.rate": 1500}))
+        alike = page.until("curves", 2, done=False)[-1]
+    assert [group["gib"] for group in apart["cliff"]["groups"]] == [2 / 1024, 4 / 1024]
+    assert apart["axis"]["gib"] is None
+    assert "GiB" not in base64.b64decode(drawn).decode()
+    assert alike["axis"]["gib"] == 2 / 1024
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "names"),
+    [
+        (
+            "engine.enable_prefix_caching",
+            (False, True),
+            ["A: enable_prefix_caching false", "B: enable_prefix_caching true"],
+        ),
+        (
+            "engine.max_model_len",
+            (None, 4096),
+            ["A: max_model_len not set", "B: max_model_len 4096"],
+        ),
+        ("policy", ("one", "two"), ["A: policy one", "B: policy two"]),
+    ],
+)
+def test_figures_name_scenarios_by_settings_as_a_sweep_file_has_them(key, values, names):
+    """A figure had `enable_prefix_caching True`, and None of what a file does not say."""
+    control = SimpleNamespace(key=key, value=values[0])
+    subject = SimpleNamespace(controls=lambda along: (control,))
+    asked = SimpleNamespace(along="gpu_blocks", scenarios=({}, {key: values[1]}))
+    assert saving._names(subject, SimpleNamespace(show=asked)) == names
