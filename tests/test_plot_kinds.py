@@ -30,6 +30,7 @@ from test_plot import (
 
 import kvsweep
 from kvsweep import plot
+from kvsweep.analysis import statistics
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
@@ -916,3 +917,84 @@ def test_the_last_number_below_a_forest_of_indices_is_not_cut_off(tmp_path):
         figure.set_layout_engine(None)
         with style.style():  # as it was saved
             check_layout(figure)
+
+
+def of_seeds(values, **attrs):
+    """Results of one measure `own`, (seeds, blocks)."""
+    values = np.asarray(values, float)
+    coords = {"seed": np.arange(len(values)), "gpu_blocks": 100.0 * np.arange(1, 4)}
+    own = xr.DataArray(values, coords, ("seed", "gpu_blocks"), attrs=attrs)
+    return xr.Dataset({"own": own, "across": 2.0 * own + 1.0})
+
+
+def ends_of(values):
+    """Return mean and interval of each point as the analysis has them."""
+    return statistics.mean_band(values, statistics.resample_counts(len(values), 2000), 0.95)
+
+
+def test_bands_and_bars_are_the_intervals_of_their_means():
+    """Each end is that of the analysis, in curves, bars and tradeoffs."""
+    ds = of_seeds(np.random.default_rng(3).random((6, 3)) + np.array([5.0, 3.0, 1.0]))
+    mean, low, high = ends_of(ds["own"].values)
+    (band,) = plot.plot_curve(ds, "own", "gpu_blocks").axes[0].collections
+    corners = band.get_paths()[0].vertices
+    for x, *ends in zip(ds["gpu_blocks"].values, low, high, strict=True):
+        found = corners[corners[:, 0] == x, 1]
+        assert (found.min(), found.max()) == pytest.approx(ends)
+    bars = plot.plot_bars(ds, "own", "gpu_blocks").axes[0]
+    segments = np.array(bars.collections[0].get_segments())
+    assert segments[:, :, 0] == pytest.approx(np.stack([low, high], axis=1))
+    assert [text.xy[0] for text in bars.texts] == pytest.approx(high.tolist())  # beyond the bar
+    across, up = plot.plot_tradeoff(ds, "across", "own", "gpu_blocks").axes[0].collections
+    _, left, right = ends_of(ds["across"].values)
+    assert np.array(across.get_segments())[:, :, 0] == pytest.approx(np.stack([left, right], 1))
+    assert np.array(across.get_segments())[:, 0, 1] == pytest.approx(mean)
+    assert np.array(up.get_segments())[:, :, 1] == pytest.approx(np.stack([low, high], axis=1))
+
+
+def test_a_line_of_a_heatmap_passes_neither_a_value_at_the_threshold_nor_one_that_lacks():
+    values = np.array([[1.0, 3.0, 0.5], [2.0, np.nan, 1.0]])
+    ds = of_seeds(values).rename(seed="rate").assign_coords(rate=[1.0, 2.0])
+    figure = plot.plot_heatmap(ds, "own", "gpu_blocks", "rate", threshold=1.0)
+    segments = np.array(figure.axes[0].collections[0].get_segments()).tolist()
+    upright = [[[0.5, -0.5], [0.5, 0.5]], [[1.5, -0.5], [1.5, 0.5]]]
+    assert segments == [*upright, [[-0.5, 0.5], [0.5, 0.5]]]
+
+
+def test_bars_of_a_trend_are_the_intervals_of_its_cliffs():
+    ds = at_rates(h8(5), RATES)
+    cliff = find_cliff(ds)
+    axes = plot.plot_cliff_trend(ds, cliff, "rate").axes[0]
+    drawn = [line.get_ydata() for line in axes.lines if line.get_alpha() == 0.8]
+    known = [group.interval for group in cliff.groups if group.interval is not None]
+    ends = np.clip([[each.low, each.high] for each in known], cliff.axis[0], cliff.axis[-1])
+    assert len(drawn) == len(known) > 2
+    assert sorted(map(list, drawn)) == sorted(ends.tolist())
+
+
+def spans(axes, place):
+    """Return the ends of the bar of a row, which has the colour of its point."""
+    return [
+        pytest.approx(tuple(line.get_xdata()))
+        for line in axes.lines
+        if len(line.get_xdata()) == 2 and line.get_ydata()[0] == pytest.approx(place)
+    ]
+
+
+def test_bars_of_effects_and_of_indices_are_their_intervals():
+    ds = of_two_factors(np.random.default_rng(5).random((2, 2, 6)) + 1.0)
+    found = factorial_effects(ds, "ttft_mean_ms", order=1)
+    for axes, scale in zip(plot.plot_effects(ds, found).axes, ("difference", "ratio"), strict=True):
+        for place, effect in enumerate(found.groups[0].effects, start=1):  # below the heading
+            interval = getattr(effect, scale).interval
+            assert spans(axes, place) == [(interval.low, interval.high)]
+    span = {"from": 1.0, "to": 9.0, "log": False}
+    design = Design("saltelli", 16, 0, {"workload.rate": span, "engine.max_num_seqs": span})
+    points = np.array(design.points)
+    ds = xr.Dataset({"own": ("sample", points @ [1.0, 2.0])}, {"sample": np.arange(len(points))})
+    ds.attrs["sweep"] = json.dumps({"design": design.to_dict(), "grid": {"sample": []}})
+    found = kvsweep.sensitivity_indices(ds, "own")
+    (axes,) = plot.plot_sensitivity(ds, found).axes
+    first = max(found.groups[0].indices, key=lambda index: index.total)
+    for interval, place in ((first.total_interval, -0.16), (first.first_interval, 0.16)):
+        assert spans(axes, place) == [(interval.low, interval.high)]
