@@ -998,3 +998,27 @@ def test_bars_of_effects_and_of_indices_are_their_intervals():
     first = max(found.groups[0].indices, key=lambda index: index.total)
     for interval, place in ((first.total_interval, -0.16), (first.first_interval, 0.16)):
         assert spans(axes, place) == [(interval.low, interval.high)]
+
+
+def test_a_threshold_without_a_logarithm_leaves_its_panel_linear(tmp_path):
+    """Names were said to leave no room, as the height of 0 was no number."""
+    ds = of_seeds([[1e4, 1e2, 1.0], [2e4, 1e2, 1.5]])
+    assert plot.plot_curve(ds, "own", "gpu_blocks", threshold=5.0).axes[0].get_yscale() == "log"
+    figures = [
+        plot.plot_curve(ds, ["own", "across"], "gpu_blocks", threshold=0.0),
+        plot.plot_tradeoff(ds, "across", "own", "gpu_blocks", threshold=-5.0),
+    ]
+    for figure in figures:
+        assert figure.axes[0].get_yscale() == "linear"
+        plot.save(figure, tmp_path / "a.png")
+    assert figures[0].axes[1].get_yscale() == "log"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_levels_and_lines_that_are_no_numbers_are_refused(value):
+    ds = routing_study()
+    front = pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max"])
+    with pytest.raises(InputError, match=f"levels: ttft_p99_ms: {value:g} cannot be drawn"):
+        plot.plot_pareto(ds, front, {"ttft_p99_ms": value})
+    with pytest.raises(InputError, match=f"threshold: {value:g} cannot be drawn"):
+        plot.plot_heatmap(h8(2), "preemption_rate", "gpu_blocks", "policy", threshold=value)

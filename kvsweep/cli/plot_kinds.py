@@ -85,7 +85,13 @@ def _pareto(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
     from kvsweep.analysis.questions import front_of
     from kvsweep.plot import plot_pareto
 
-    front, levels = front_of(ds, given["objectives"]), dict(map(_level, given["level"]))
+    front = front_of(ds, given["objectives"])
+    levels: dict[str, float] = {}
+    for text in given["level"]:
+        name, value = _level(text)
+        if name in levels:
+            raise InputError(f"--level {text}: {name} is given twice")
+        levels[name] = value
     with _levels_by("--level"):
         return plot_pareto(ds, front, levels)
 

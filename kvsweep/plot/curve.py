@@ -104,9 +104,10 @@ def plot_curve(
     with style.drawing():
         told = means_text((each for a in arrays for _, each in split_lines(a, along)), confidence)
         panels = _panels(ds, arrays, along, told) if ax is None else [dressed(ax)]
+        limits = [threshold, *[None] * (len(arrays) - 1)]
         ends = [
-            _draw(panel, array, along, confidence, resamples)
-            for panel, array in zip(panels, arrays, strict=True)
+            _draw(panel, array, along, confidence, resamples, limit)
+            for panel, array, limit in zip(panels, arrays, limits, strict=True)
         ]
         gib = unit_gib(ds, along)
         for panel in panels:
@@ -140,7 +141,12 @@ def _along(array: xr.DataArray, along: str) -> xr.DataArray:
 
 
 def _draw(
-    panel: Axes, array: xr.DataArray, along: str, confidence: float, resamples: int
+    panel: Axes,
+    array: xr.DataArray,
+    along: str,
+    confidence: float,
+    resamples: int,
+    threshold: float | None,
 ) -> list[tuple[str, float]]:
     """Draw all lines of one measure; return their names and last values."""
     lines = split_lines(array, along)
@@ -163,7 +169,7 @@ def _draw(
     begin_at_zero(panel, "y", [array.values])
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
-    scale_by_means(panel)
+    scale_by_means(panel, threshold)
     style.group_thousands(panel, "y")
     panel.margins(x=0.01)
     return ends
@@ -223,11 +229,13 @@ def means_text(lines: Iterable[Floats], confidence: float) -> str:
     return "\n" + textwrap.fill(text, style.LABEL_CHARACTERS)
 
 
-def scale_by_means(panel: Axes) -> None:
-    """Draw means of many orders of magnitude by their logarithm.
+def scale_by_means(panel: Axes, threshold: float | None) -> None:
+    """Draw means of many orders of magnitude by their logarithm, if their threshold has one.
 
     Intervals that reach 0 leave the panel at its foot between two points, not beside one.
     """
+    if threshold is not None and threshold <= 0.0:
+        return
     means = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in panel.lines])
     known = means[np.isfinite(means)]
     if known.size and 0.0 < known.min() * LOG_FACTOR < known.max():

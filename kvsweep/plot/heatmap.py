@@ -18,7 +18,13 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, elided
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.panel import (
+    check_threshold,
+    dressed,
+    figure_of,
+    refuse_empty,
+    refuse_panels,
+)
 from kvsweep.plot.ticks import labelled, width_of
 
 if TYPE_CHECKING:
@@ -104,6 +110,8 @@ def plot_heatmap(
             f"fit; select a value of them: {BY_VALUE}"
         )
     refuse_empty(metric, [array.values])
+    if threshold is not None:
+        check_threshold(threshold)
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
     # Of many numbers some are told: what is between two of them must lie between.
     numbers = [name for name in (x, y) if name in mean.coords and _is_numeric(mean[name])]

@@ -154,8 +154,14 @@ def _difference(ds: xr.Dataset, cliff: Cliff) -> str:
     return ""
 
 
-def check_threshold(threshold: float) -> None:
+def check_threshold(threshold: float, name: str = "threshold") -> None:
     """Refuse to draw a threshold with which no axis can calculate.
+
+    Parameters
+    ----------
+    threshold : float
+    name : str
+        What it was given as, for messages.
 
     Raises
     ------
@@ -164,7 +170,7 @@ def check_threshold(threshold: float) -> None:
     """
     if threshold and not SMALLEST <= abs(threshold) <= LARGEST:
         raise InputError(
-            f"threshold: {threshold:g} cannot be drawn, only 0 and {SMALLEST:g} to {LARGEST:g} "
+            f"{name}: {threshold:g} cannot be drawn, only 0 and {SMALLEST:g} to {LARGEST:g} "
             "on either side"
         )
 

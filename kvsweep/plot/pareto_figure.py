@@ -19,6 +19,7 @@ from kvsweep.plot.labels import LINE_HEIGHT, elided, explain, spread
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     begin_at_zero,
+    check_threshold,
     dressed,
     figure_of,
     lay_out,
@@ -134,10 +135,11 @@ def _label_edges(panels: list[Axes]) -> None:
 
 def _check_levels(front: Front, levels: Mapping[str, float]) -> None:
     drawn = [objective.metric for objective in front.objectives[:2]]
-    for name in levels:
+    for name, level in levels.items():
         if name not in drawn:
             hint = did_you_mean(name, drawn) or f"; one of: {', '.join(drawn)}"
             raise InputError(f"levels: {name!r} is not drawn{hint}")
+        check_threshold(level, f"levels: {name}")
 
 
 def _entries(front: Front, levels: bool) -> list[tuple[Artist, str]]:

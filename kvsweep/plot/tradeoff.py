@@ -97,7 +97,7 @@ def plot_tradeoff(
             _draw(panel, across, up, i, confidence, resamples)
         begin_at_zero(panel, "x", [arrays[0].values])
         begin_at_zero(panel, "y", [arrays[1].values])
-        scale_by_means(panel)
+        scale_by_means(panel, threshold)
         _label(panel, arrays[0], arrays[1], axis, told)
         if threshold is not None:
             draw_threshold(panel, threshold)

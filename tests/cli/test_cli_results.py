@@ -287,6 +287,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         ),
         (("pareto", *AT, "--level", "steps"), "expected MEASURE=NUMBER, as ttft_p99_ms=2000"),
         (("pareto", *AT, "--level", "steps=3"), "kvsweep: --level: 'steps' is not drawn"),
+        (("pareto", *AT, "--level", "steps=3", "--level", "steps=4"), "steps is given twice"),
         (("cliff", "--size", "7"), "--size 7: expected WIDTHxHEIGHT in inches, as 7x4"),
         pytest.param(
             ("cliff", "--size", "700x4"), "are not 1 to 100 inches each way", marks=pytest.mark.long
