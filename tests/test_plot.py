@@ -1493,3 +1493,11 @@ def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
         figure.set_layout_engine(None)
         told = " ".join(" ".join(check_layout(figure)).split())
         assert words in told
+def test_lines_of_throughput_join_its_medians():
+    ds = prefix_trials()
+    cost = prefix_cost(ds)
+    lower = plot.plot_prefix(ds, cost).axes[1]
+    lines = [line.get_ydata().tolist() for line in lower.lines if line.get_marker() == "None"]
+    for condition, line in zip(("hit", "miss"), lines, strict=True):
+        medians = [size.throughput_tok_s[condition].median for size in cost.sizes]
+        assert line == pytest.approx(medians)

@@ -1022,3 +1022,11 @@ def test_levels_and_lines_that_are_no_numbers_are_refused(value):
         plot.plot_pareto(ds, front, {"ttft_p99_ms": value})
     with pytest.raises(InputError, match=f"threshold: {value:g} cannot be drawn"):
         plot.plot_heatmap(h8(2), "preemption_rate", "gpu_blocks", "policy", threshold=value)
+
+
+@pytest.mark.parametrize(("threshold", "side"), [(1.0, "left"), (9.0, "right")])
+def test_an_upright_line_is_named_on_the_side_that_has_more_room(threshold, side):
+    ds = of_seeds([[10.0, 9.0, 8.0]])
+    axes = plot.plot_bars(ds, "own", "gpu_blocks", threshold=threshold).axes[0]
+    (name,) = (text for text in axes.texts if text.get_text().startswith("threshold"))
+    assert name.get_horizontalalignment() == side
