@@ -88,7 +88,7 @@ def test_all_recorded_cases_are_here():
         "vllm2/spec": 34,
         "vllm2/mix": 9,
         "vllm2/pipeline": 44,
-        "vllm2/pd": 59,
+        "vllm2/pd": 65,
     }
 
 
