@@ -1493,6 +1493,8 @@ def test_titles_and_labels_of_panels_side_by_side_are_apart(tmp_path):
         figure.set_layout_engine(None)
         told = " ".join(" ".join(check_layout(figure)).split())
         assert words in told
+
+
 def test_lines_of_throughput_join_its_medians():
     ds = prefix_trials()
     cost = prefix_cost(ds)

@@ -897,6 +897,8 @@ def test_seeds_that_have_values_are_told_below_a_curve():
     count = ds.sizes["seed"]
     label = plot.plot_curve(some, "ttft_p99_ms", "rate").axes[0].get_xlabel()
     assert f"mean over {count - 1} to {count} of {count} seeds" in " ".join(label.split())
+
+
 def test_the_last_number_below_a_forest_of_indices_is_not_cut_off(tmp_path):
     """Ticks that the layout made room for were others than those drawn, and 1.6 was half there."""
     span = {"from": 1.0, "to": 9.0, "log": False}
