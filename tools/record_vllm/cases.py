@@ -17,9 +17,8 @@ FEATURES = (
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
-fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short
-leases; `spec-longest` drafts that
-vLLM cuts at its longest request."""
+fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases;
+`spec-longest` drafts that vLLM cuts at its longest request."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -347,12 +346,13 @@ def _disaggregate(draft: _Draft) -> None:
 def _give_leases(draft: _Draft) -> None:
     r = draft.random
     share = r.choice([0.1, 0.3, 1.0])
-    steps, beats, recomputes = 10_000, False, "fail" in draft.features
+    lease, beats, recomputes = 10_000 * int(draft.step_us), False, "fail" in draft.features
     if "lease" in draft.features:
         share = r.choice([0.0, 0.0, 0.2])
         steps, beats, recomputes = r.choice([4, 12, 40, 120]), r.random() < 0.8, r.random() < 0.5
+        lease = steps * int(draft.step_us) + (r.randrange(steps) if beats else 0)
     draft.cluster |= {
-        "kv_lease_us": steps * int(draft.step_us) + (beats and r.randrange(steps)),
+        "kv_lease_us": lease,
         "kv_heartbeats": beats,
         "kv_load_failure_policy": "recompute" if recomputes else "fail",
     }
