@@ -29,7 +29,7 @@ NEAREST = 4
 
 _STOPPED = {
     "seeds": "as many seeds as allowed (--max-seeds), or as the grid has, were used",
-    "budget": "the most simulations allowed were used (--budget)",
+    "budget": "the next simulations would be more than --budget allows",
     "interrupted": "interrupted: this is what was known by then",
 }
 
@@ -38,7 +38,9 @@ def search_text(answer: SearchAnswer) -> str:
     """Write what a search found, group by group."""
     parts = []
     for group in answer.groups:
-        parts += [_sentence(answer, group), "", *_tried(group), ""]
+        parts += [_sentence(answer, group), ""]
+        if tried := list(_tried(group)):
+            parts += [*tried, ""]
         if advice := list(_recommended(answer, group)):
             parts += [*advice, ""]
     axis = f"{answer.range[0]:,.15g} to {answer.range[1]:,.15g} {_unit(answer)}".strip()

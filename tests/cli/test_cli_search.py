@@ -181,7 +181,10 @@ def test_where_nothing_fits_no_further_simulation_is_hinted_at(run, sweep):
 
 def test_a_budget_that_is_used_up_is_said(run, sweep):
     _, out, _ = run("cliff", sweep, "--search", "--tolerance", "0.001", "--budget", "60")
-    assert "the most simulations allowed were used (--budget)" in out
+    assert "the next simulations would be more than --budget allows" in out
+    _, out, _ = run("size", sweep, "--find", "blocks", *TARGET, "--budget", "1")
+    assert "with these simulations\n\n  the next simulations would be more" in out
+    assert "\n0 simulations; " in out
 
 
 @pytest.mark.parametrize("memory", ["[cache]\ngpu_tokens = 32000", ""])
