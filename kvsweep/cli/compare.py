@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     cls=Command,
     short_help="Compare two stores, cell by cell.",
     examples=(
-        "kvsweep compare results/h8.zarr results/h8-64.zarr",
+        "kvsweep compare results/h8.zarr results/h8-32.zarr",
         "kvsweep compare before.zarr after.zarr --metric ttft_p99_ms --at gpu_blocks=2000",
         "kvsweep compare before.zarr after.zarr --metric ttft_p99_ms --plot difference.png",
         "kvsweep compare results/h8.zarr results/h8.zarr --at-a policy=round-robin --at-b "

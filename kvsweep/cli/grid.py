@@ -40,7 +40,7 @@ NAMED = 10
     examples=(
         "kvsweep grid sweeps/h8.toml",
         "kvsweep grid sweeps/h8.toml --seeds 10 --out results/quick.zarr",
-        "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=64 --out results/h8-64.zarr",
+        "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=32 --out results/h8-32.zarr",
         "kvsweep grid sweeps/h8.toml --goodput ttft:2000 tpot:50 --out results/h8-slo.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",

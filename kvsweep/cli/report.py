@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     examples=(
         "kvsweep report results/h8.zarr",
         "kvsweep report results/h8.zarr results/h8-steady.zarr -o report.html",
-        "kvsweep report results/h8.zarr results/h8-64.zarr --compare -o compared.html",
+        "kvsweep report results/h8.zarr results/h8-32.zarr --compare -o compared.html",
         "kvsweep report results/h8-steady.zarr --at rate=40 --overwrite",
     ),
 )
