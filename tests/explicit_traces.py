@@ -48,6 +48,8 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_states(source, scenario)
     if feature == "states and drafts":  # fewer than tokens of a block, else refused
         scenario["cache"]["block_size"] = max(6, block_size)
+    if "groups" in scenario["cache"]:
+        _keep_some(source, scenario["cache"])
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
         if "groups" in feature and ("roles" in feature or "leases" in feature):
@@ -86,6 +88,13 @@ def _add_groups(source, cache):
         for kind in kinds
     ]
     cache["gpu_blocks"] *= source.pick((len(kinds), 1))
+
+
+def _keep_some(source, cache):
+    """Let windows or states keep but some blocks in the cache, or all."""
+    if source.chance(60):
+        interval = cache["block_size"] * source.pick((0, 0, 0, 1, 2, 3, 5))
+        cache["prefix_cache_retention_interval"] = interval
 
 
 def _add_states(source, scenario):

@@ -83,12 +83,12 @@ def role_row(request):
 
 def test_all_recorded_cases_are_here():
     assert {group: len(vllm_cases(group)) for group in (*GROUPS, PD)} == {
-        "vllm2/hybrid": 25,
-        "vllm2/state": 26,
+        "vllm2/hybrid": 30,
+        "vllm2/state": 32,
         "vllm2/spec": 34,
-        "vllm2/mix": 9,
-        "vllm2/pipeline": 44,
-        "vllm2/pd": 65,
+        "vllm2/mix": 11,
+        "vllm2/pipeline": 46,
+        "vllm2/pd": 67,
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis.cells import Cells, cells_of
+from kvsweep.analysis.kept_blocks import all_kept
 from kvsweep.analysis.losses import (
     errored,
     horizon,
@@ -136,6 +137,7 @@ CHECKS = (
     never_full,
     equal_seeds,
     idle_tier,
+    all_kept,
 )
 
 

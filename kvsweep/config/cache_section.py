@@ -27,6 +27,7 @@ from kvsweep.limits import (
     MAX_GB_PER_S,
     MAX_GROUPS,
     MAX_TOKEN_BYTES,
+    MAX_TOKENS,
     MIN_GB_PER_S,
 )
 from kvsweep.policies import Eviction, Offload, TierEviction
@@ -57,6 +58,11 @@ class Cache(Section):
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
     groups : tuple of CacheGroup
         Groups of layers with a table of blocks each, of one pool; none: one with full attention.
+    prefix_cache_retention_interval : int or None
+        As vLLM's option: tokens between the places at which groups with windows or states keep
+        what a hit needs that ends there, a multiple of `block_size`; 0, vLLM's default from 0.29
+        on: only where prompts end, and where others go on. None: they keep all, as interval
+        `block_size` does.
     eviction : str
         Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
@@ -104,6 +110,10 @@ class Cache(Section):
     groups: Annotated[
         tuple[CacheGroup, ...], Field(max_length=MAX_GROUPS), Key("1", "group of the cache")
     ] = ()
+    prefix_cache_retention_interval: Annotated[
+        Annotated[Whole, Field(le=MAX_TOKENS)] | None,
+        Key("token", "tokens between what windows and states keep in the cache"),
+    ] = None
     eviction: Annotated[
         str, member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
     ] = "lru"
@@ -151,4 +161,14 @@ class Cache(Section):
                 made = f"{self.gpu_tokens} tokens make {blocks or 'no'} blocks of {self.block_size}"
                 raise KeyProblem(("gpu_tokens",), f"{made}; allowed: 1 to {MAX_BLOCKS}")
             fill(self, gpu_blocks=blocks)
+        self._check_retention()
         return self
+
+    def _check_retention(self) -> None:
+        interval = self.prefix_cache_retention_interval
+        if interval is not None and interval % self.block_size:
+            raise KeyProblem(
+                ("prefix_cache_retention_interval",),
+                f"{interval} is no multiple of block_size ({self.block_size}), as vLLM needs it; "
+                "0: only where prompts end",
+            )

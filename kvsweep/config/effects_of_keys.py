@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.bending import Slice
 from kvsweep.config.choices import Choice, choices_of
+from kvsweep.config.groups import keeps_some
 from kvsweep.config.pool_reads import (
     Reads,
     some_pool,
@@ -301,6 +302,10 @@ RULES: dict[str, Rule] = {
         "gpu_blocks of which the share is at least one block",
     ),
     **{f"model.{key}": _GPU for key in ("utilization", "weights_gib", "activation_gib")},
+    "cache.prefix_cache_retention_interval": Rule(
+        lambda s, c: s.engine.enable_prefix_caching and keeps_some(s.cache.groups),
+        "enable_prefix_caching = true and a group of kind 'sliding' or 'state'",
+    ),
     "cache.eviction": Rule(
         lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),

@@ -53,6 +53,11 @@ def is_hybrid(groups: tuple[CacheGroup, ...]) -> bool:
     return len(groups) > 1 or any(group.kind != "full" for group in groups)
 
 
+def keeps_some(groups: tuple[CacheGroup, ...]) -> bool:
+    """Return whether a group needs but some of a request's blocks for a hit: windows, states."""
+    return any(group.kind != "full" for group in groups)
+
+
 def attention_groups(groups: tuple[CacheGroup, ...]) -> tuple[CacheGroup, ...]:
     """Return the groups of layers that attend, full or sliding."""
     return tuple(group for group in groups if group.kind != "state")

@@ -52,6 +52,8 @@ STATE_FIELDS = (
     Field("shared", i32, "block", "leading blocks whose keys other requests have too"),
     Field("private", i32, "block", "its first block without a record; none while it is preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
+    Field("kept", i32, "block", "from this one on none stays cached that a window leaves"),
+    Field("junction", i32, "token", "of blocks that others have beyond what all groups have; or 0"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
     Field("since", i32, "step", "while it is counted: the step that the state is of"),
@@ -67,7 +69,6 @@ STATE_FIELDS = (
 RECURRENT_FIELDS = (
     Field("length", i32, "block", "length of the table of each group of states"),
     Field("alive", i32, "block", "leading slots that are empty for good"),
-    Field("junction", i32, "token", "tokens of blocks that others have, beyond a common state; 0"),
     Field("fresh", i32, "block", "first slot that the schedule `fresh_at` cached"),
     Field("fresh_at", i64, "1", "the latest schedule that cached a state of it, or -1"),
     Field("given", u8, "1", "1 if it was given states since it was admitted"),

@@ -97,6 +97,9 @@ LANE_FIELDS = (
     Field("states", i64, "1", "groups of layers that keep recurrent states"),
     Field("states_first", u8, "1", "1 if they come before the groups of attention"),
     Field("checkpoints", u8, "1", "1 if a chunk may keep the state before its last one"),
+    Field("sparse", u8, "1", "1 if windows and states keep but some blocks in the cache"),
+    Field("kept_every", i64, "block", "between places where they keep some, 0: there are none"),
+    Field("out_of_step", u8, "1", "1 if a request leaves and takes blocks in different steps"),
     Field("group_lo", i64, "index", "first of these groups"),
     Field("drafts", i64, "token", "draft tokens that a decode verifies"),
     Field("most_accepted", i64, "token", "drafts that any verification of the list accepts"),
@@ -157,10 +160,11 @@ CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
 GROUPS = ("more_groups", "windows")
 STATES = ("states", "states_first", "checkpoints")
+SPARSE = ("sparse",)
 DRAFTS = ("drafts", "slot", "ahead", "drops_last")
 PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
-EXPLICIT = ("explicit", *GROUPS, *STATES, *DRAFTS, *APART, *PIPELINE)
+EXPLICIT = ("explicit", *GROUPS, *STATES, *SPARSE, *DRAFTS, *APART, *PIPELINE)
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
+from kvsweep.config.groups import keeps_some
 from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, stages_text, states_text
 from kvsweep.policies import Offload
@@ -104,6 +105,9 @@ def _parallel(tp: int | None, pp: int, dp: int) -> Iterator[Flag]:
 def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     model, cache = scenario.model, scenario.cache
     yield "--block-size", str(cache.block_size)
+    kept = cache.prefix_cache_retention_interval  # 0: vLLM's default; a block's tokens keep all
+    if kept != 0 and keeps_some(cache.groups) and scenario.engine.enable_prefix_caching:
+        yield "--prefix-cache-retention-interval", str(kept or cache.block_size)
     if model is not None and model.dtype != "auto":
         yield "--kv-cache-dtype", ALIASES.get(model.dtype, model.dtype)
     if model is not None and model.gpu is not None:

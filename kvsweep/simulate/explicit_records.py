@@ -11,7 +11,7 @@ from ..config.choices import choices_of
 from ..config.cluster_section import Cluster
 from ..config.coefficients import step_fields
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
-from ..config.groups import CacheGroup, attention_groups, state_groups
+from ..config.groups import CacheGroup, attention_groups, keeps_some, state_groups
 from ..config.pools import has_roles
 from ..policies import INDEX, LoadFailure, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
@@ -40,6 +40,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "more_groups": max(0, len(attention_groups(scenario.cache.groups)) - 1),
         "windows": any(group.window for group in scenario.cache.groups),
         **_state_fields(scenario.cache.groups),
+        **_kept_fields(scenario),
         "stages": engine.pipeline_parallel_size if engine.pipeline_parallel_size > 1 else 0,
         "fair_share": engine.pipeline_fair_share and engine.pipeline_parallel_size > 1,
         "drafts": engine.drafts,
@@ -73,6 +74,23 @@ def _state_fields(groups: tuple[CacheGroup, ...]) -> dict[str, Any]:
         "states": len(states),
         "states_first": bool(states) and groups[0].kind == "state",
         "checkpoints": bool(states) and bool(states[0].checkpoint),
+    }
+
+
+def _kept_fields(scenario: Scenario) -> dict[str, Any]:
+    """Return what windows and states keep in the cache (rule R12.10)."""
+    cache = scenario.cache
+    interval = cache.prefix_cache_retention_interval
+    some = keeps_some(cache.groups) and scenario.engine.enable_prefix_caching
+    if interval is None or not some:
+        return {"sparse": 0, "kept_every": 0, "out_of_step": 0}
+    windows = [group.window for group in cache.groups if group.window]
+    ahead = scenario.engine.async_scheduling - 1
+    apart = any((window + ahead) % cache.block_size for window in windows)
+    return {
+        "sparse": 1,
+        "kept_every": interval // cache.block_size,
+        "out_of_step": apart or bool(state_groups(cache.groups)),
     }
 
 

@@ -25,6 +25,7 @@ from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
 from kvsweep.vllm_command.offload import offload
+from kvsweep.vllm_command.retention import retention
 from kvsweep.vllm_command.step_limits import StepLimits, fits_memory, step_limits
 from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
 from kvsweep.vllm_command.words import Command
@@ -111,8 +112,8 @@ def settings_of(command: Command, known: Known) -> Settings:
             told = "not simulated beside a draft model, whose slots are of --max-num-batched-tokens"
             raise values.problem("max-num-scheduled-tokens", f"{told}; leave out one of the two")
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
-    tier = offload(values, served, gpu)
-    found.lines += [Line(f"cache.{key}", *told) for key, told in tier.items()]
+    cached = retention(values, served) | offload(values, served, gpu)
+    found.lines += [Line(f"cache.{key}", *told) for key, told in cached.items()]
     found.lines += _times(values, known, served, gpu)
     found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))

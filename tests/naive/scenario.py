@@ -117,6 +117,7 @@ class Cache:
     offload_prompt_only: bool = True
     offload_eviction: str = "lru"
     groups: tuple = ()
+    prefix_cache_retention_interval: int | None = None
 
     def __post_init__(self):
         _one_of("cache.eviction", self.eviction, ("lru", "lfu"))

@@ -359,3 +359,18 @@ def test_a_threshold_longer_than_the_longest_request_is_left_out(tmp_path):
     assert "--max-model-len 800 " in few
     assert "--long-prefill-token-threshold" not in few
     assert "--long-prefill-token-threshold 1024" in more
+
+
+def test_what_windows_keep_has_its_flag_unless_it_is_vllms_default(tmp_path):
+    """None, which was vLLM's default before 0.29, keeps all, as the tokens of a block do."""
+    text = '[model]\npreset = "gpt-oss-120b"\ngpu = "h200"\n'
+    flag = "--prefix-cache-retention-interval"
+    assert f"{flag} 16" in served_by(tmp_path, text).command
+    kept = "[cache]\nprefix_cache_retention_interval = {}\n"
+    assert f"{flag} 64" in served_by(tmp_path, text + kept.format(64)).command
+    assert flag not in served_by(tmp_path, text + kept.format(0)).command
+    off = "[engine]\nenable_prefix_caching = false\n"
+    assert flag not in served_by(tmp_path, text + off).command
+    assert (
+        flag not in served_by(tmp_path, '[model]\npreset = "llama-3.1-8b"\ngpu = "h200"\n').command
+    )

@@ -991,3 +991,37 @@ def test_a_gpu_without_peaks_is_named_with_what_gives_its_step_times():
         taken(gpu="a10g")
     with pytest.raises(InputError, match=rf"a GPU given by its memory \(24GiB\); {remedy}"):
         taken(gpu="24GiB")
+
+
+KEPT = "cache.prefix_cache_retention_interval"
+
+
+@pytest.mark.parametrize(
+    ("option", "interval"),
+    [
+        ("", 0),
+        ("--prefix-cache-retention-interval 0", 0),
+        ("--prefix-cache-retention-interval 64", 64),
+        ("--prefix-cache-retention-interval None", 16),  # a block: all are kept
+    ],
+)
+def test_what_windows_keep_in_the_cache_is_taken(option, interval):
+    found = answer(Question((f"vllm serve openai/gpt-oss-120b {option}",), gpu="h100"))
+    assert keys(found)[KEPT] == interval
+    reason = "--prefix-cache-retention-interval" if option else "vLLM's default"
+    assert f"interval = {interval} # {reason}\n" in found.text
+
+
+def test_nothing_is_kept_where_nothing_is_cached():
+    command = "vllm serve openai/gpt-oss-120b --no-enable-prefix-caching"
+    assert KEPT not in keys(answer(Question((command,), gpu="h100")))
+    assert KEPT not in keys(taken())
+    assert KEPT not in keys(taken("--prefix-cache-retention-interval 0"))
+
+
+def test_intervals_that_vllm_does_not_start_with_are_refused():
+    with pytest.raises(InputError, match="interval: the model has no windows and no states"):
+        taken("--prefix-cache-retention-interval 16")
+    command = "vllm serve openai/gpt-oss-120b --prefix-cache-retention-interval 24"
+    with pytest.raises(InputError, match="interval: 24 is no multiple of the 16 tokens of a block"):
+        answer(Question((command,), gpu="h100"))

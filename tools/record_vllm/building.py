@@ -17,7 +17,7 @@ from record_vllm.adapter import (
     known_settings,
     kv_cache_tensors,
 )
-from record_vllm.scenario import Group, Scenario, ceil_div
+from record_vllm.scenario import RETENTION, Group, Scenario, ceil_div
 
 MODEL = Path(__file__).parent / "model"
 """Holds the config.json of a tiny Llama, which only has to be there."""
@@ -58,12 +58,13 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
         )
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)
+    kept = known_settings(vllm, vllm.KVCacheConfig, {RETENTION: scenario.retention})
     make = vllm.AsyncScheduler if scenario.async_scheduling else vllm.Scheduler
     size = math.lcm(*(group.kv_cache_spec.block_size for group in groups))
     scheduler = make(
         vllm_config=config,
         kv_cache_config=vllm.KVCacheConfig(
-            num_blocks=blocks + 1, kv_cache_tensors=tensors, kv_cache_groups=groups
+            num_blocks=blocks + 1, kv_cache_tensors=tensors, kv_cache_groups=groups, **kept
         ),
         structured_output_manager=vllm.StructuredOutputManager(config),
         block_size=size,
@@ -111,6 +112,9 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     config.cache_config.block_size = scenario.block_size
     config.cache_config.enable_prefix_caching = scenario.enable_prefix_caching
     config.cache_config.num_gpu_blocks = blocks + 1
+    kept = known_settings(vllm, vllm.CacheConfig, {RETENTION: scenario.retention})
+    for name, value in kept.items():
+        setattr(config.cache_config, name, value)
     if scenario.has_states:
         config.cache_config.mamba_cache_mode = "align" if scenario.enable_prefix_caching else "none"
     return config

@@ -14,11 +14,14 @@ FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
     *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pd-lease", "pipeline"),
     *("pipeline-state", "pipeline-spec", "spec-longest"),
+    *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
+    *("pipeline-state-kept", "state-spec-kept"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
 fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases;
-`spec-longest` drafts that vLLM cuts at its longest request."""
+`spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
+but some blocks in the cache."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -39,6 +42,8 @@ _MIXES = (
 _EITHER = (
     *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pd-error"),
     *("pd-lease", "pipeline", "pipeline-state", "spec-longest"),
+    *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
+    *("pipeline-state-kept", "state-spec-kept"),
 )
 
 
@@ -77,6 +82,8 @@ def make_case(feature: str, seed: int) -> Document:
         _keep_states(draft)
     if "longest" in draft.features:
         _limit(draft)
+    if "kept" in draft.features:
+        _keep_some(draft)
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
@@ -265,6 +272,13 @@ def _keep_states(draft: _Draft) -> None:
     name = r.choice(list(layouts))
     draft.cache["groups"] = layouts[name]
     draft.tags.append(name)
+
+
+def _keep_some(draft: _Draft) -> None:
+    r, size = draft.random, draft.block_size
+    interval = size * r.choice([0, 0, 0, 1, 2, 3, 4, 8])
+    draft.cache["prefix_cache_retention_interval"] = interval
+    draft.tags.append(f"kept every {interval}")
 
 
 def _size_pool(draft: _Draft) -> None:

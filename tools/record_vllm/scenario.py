@@ -10,6 +10,8 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_BLOCKS, MAX_SEQS, MAX_TIME_US, MAX_TOKENS
 from record_vllm.sections import REQUIRED, Section
 
+RETENTION = "prefix_cache_retention_interval"
+"""Of vLLM's cache, and of a scenario's; vLLM's own default is 0 from 0.29 on."""
 MOST_DRAFTS = 64
 MOST_INSTANCES = 64
 MOST_STAGES = 64
@@ -98,6 +100,7 @@ class Scenario:
     block_size: int
     gpu_blocks: int
     groups: tuple[Group, ...]
+    retention: int | None
     offload: Offload | None
     disaggregation: Disaggregation | None
     alpha: tuple[float, ...]
@@ -265,7 +268,24 @@ def _cache(cache: Section) -> dict[str, Any]:
             ),
         )
     block_size = cache.integer("block_size", 16, 1, MAX_BLOCK_TOKENS)
-    return {"block_size": block_size, "groups": tuple(groups), "offload": offload}
+    return {
+        "block_size": block_size,
+        "groups": tuple(groups),
+        "retention": _retention(cache, block_size),
+        "offload": offload,
+    }
+
+
+def _retention(cache: Section, block_size: int) -> int | None:
+    """Return the tokens between what windows and states keep in the cache, None: they keep all."""
+    if cache.get(RETENTION, None) is None:
+        return None
+    interval = cache.integer(RETENTION, REQUIRED, 0, MAX_TOKENS)
+    if interval % block_size:
+        raise InputError(
+            f"scenario.cache.{RETENTION}: {interval} is no multiple of block_size, {block_size}"
+        )
+    return interval
 
 
 def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:

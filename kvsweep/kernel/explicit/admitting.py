@@ -153,7 +153,7 @@ def _admit_anew(inp, ws, out, lane, inst, tally, index, engine, position, alone)
     s = engine["state_lo"] + r
     state = ws.states[s]
     if state["blocks"] > 0:
-        release_all(ws, lane, inst, state, s)
+        release_all(inp, ws, lane, inst, state, s)
     request = inp.requests[lane["request_lo"] + r]
     hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
     admitted = _admit_head(

@@ -3,7 +3,6 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
 from ..blocks.sizes import full_blocks
 from .slots import groups_of, slot_of
 from .states import can_keep, keeps_states
@@ -43,7 +42,7 @@ def aligned(ws, lane, state, s, tokens, start):
         first = _first_within(start, first, last)
         if start > full_blocks(lane, start) * size:
             first = _first_within(start, first, (full_blocks(lane, start) + 1) * size)
-    junction = np.int64(ws.recurrent[s]["junction"])
+    junction = np.int64(state["junction"])
     if start < junction < end:
         first = _first_within(start, first, start + full_blocks(lane, junction - start) * size)
     return max(first - start, 0)
@@ -75,7 +74,7 @@ def is_fresh(inp, ws, lane, inst, engine, head, hits):
         new = own["fresh_at"] == engine["schedules"]
         if not fresh and new and own["fresh"] <= block < state["published"]:
             other = inp.requests[lane["request_lo"] + r]
-            there = ws.tables[slot_of(state, groups_of(lane), block)] != NONE
+            there = ws.tables[slot_of(state, groups_of(lane), block)] >= 0
             same = inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]
             fresh = there and same
     return fresh

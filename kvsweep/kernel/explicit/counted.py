@@ -28,6 +28,7 @@ from .due import (
     served,
     this_phase,
 )
+from .in_turn import take_in_turn, takes_turns
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
@@ -158,7 +159,9 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, sp
         else:
             take_to_verify(inp, ws, out, lane, inst, tally, index, engine)
         return
-    if taken <= inst["free"]:
+    if taken <= inst["free"] and takes_turns(ws, lane, inst, phase, taken):
+        take_in_turn(inp, ws, lane, inst, tally, engine)
+    elif taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine, phase)
         take(ws, inst, taken)
     else:

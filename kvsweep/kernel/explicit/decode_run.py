@@ -28,6 +28,7 @@ from .due import (
 )
 from .endings import end_some
 from .handoff import next_transfer
+from .in_turn import takes_turns
 from .inside import counted_inside
 from .leaving import leave_windows
 from .log import log_decodes, log_outputs, note_before
@@ -75,7 +76,7 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     inst["clock"] = settled
     engine["begun"] = 0
     if lane["drafts"] > 0:
-        release_owed(ws, lane, inst, engine)
+        release_owed(inp, ws, lane, inst, engine)
     _note_tokens(ws, lane, inst, tally, engine, settled)
     computed = np.int64(engine["measured"])
     if ending > 0 or lane["drafts"] > 0:
@@ -109,7 +110,7 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
         ending, spared, told = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     phase = this_phase(lane, inst)
     taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * tables_of(lane)
-    if told or taken > inst["free"]:
+    if told or taken > inst["free"] or takes_turns(ws, lane, inst, phase, taken):
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
         if last >= first and not keeps_states(lane):

@@ -161,24 +161,30 @@ def blocks_needed(ws, lane, inst, engine, phase):
 
 
 @leaf
+def do_due(inp, ws, lane, inst, tally, engine, place):
+    """Cache a block of the request at a place, if it is due, and do what its states are due for."""
+    if ws.due[place] == inst["step"]:
+        r = ws.running[place]
+        catch_up(inp, ws, lane, inst, tally, engine, r)
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        ends = state["known"] + 1 >= state["limit"]
+        if not (ends and lane["async_scheduling"]):
+            request = inp.requests[lane["request_lo"] + r]
+            tokens = np.int64(state["computed"]) + 1
+            if keeps_states(lane):
+                measured = r >= lane["warmup"]
+                decode_states(ws, lane, inst, tally, engine, state, s, measured)
+            cache_known(inp, ws, lane, inst, request, state, s, tokens)
+            if not ends:
+                ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
+
+
+@leaf
 def cache_due(inp, ws, lane, inst, tally, engine, first, last):
     """Cache the blocks that are due as others look them up, and do what states are due for."""
     for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
-        if ws.due[place] == inst["step"]:
-            r = ws.running[place]
-            catch_up(inp, ws, lane, inst, tally, engine, r)
-            s = engine["state_lo"] + r
-            state = ws.states[s]
-            ends = state["known"] + 1 >= state["limit"]
-            if not (ends and lane["async_scheduling"]):
-                request = inp.requests[lane["request_lo"] + r]
-                tokens = np.int64(state["computed"]) + 1
-                if keeps_states(lane):
-                    measured = r >= lane["warmup"]
-                    decode_states(ws, lane, inst, tally, engine, state, s, measured)
-                cache_known(inp, ws, lane, inst, request, state, s, tokens)
-                if not ends:
-                    ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
+        do_due(inp, ws, lane, inst, tally, engine, place)
 
 
 @leaf

@@ -206,7 +206,7 @@ def report_arrivals(inp, ws, out, lane, inst, tally, engine, now):
 
 
 @leaf
-def release_sent(ws, lane, inst, tally, engine, now):
+def release_sent(inp, ws, lane, inst, tally, engine, now):
     """Free what a prefill instance kept for transfers that have ended by `now`; return how many."""
     count = 0
     while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
@@ -214,7 +214,7 @@ def release_sent(ws, lane, inst, tally, engine, now):
         handoff = ws.handoffs[r]
         engine["transfer_head"] = handoff["next_release"]
         s = engine["state_lo"] + r
-        release_all(ws, lane, inst, ws.states[s], s)
+        release_all(inp, ws, lane, inst, ws.states[s], s)
         handoff["released"] = now
         engine["kept"] -= 1
         tally["kept_time"] += now - handoff["prefilled"]

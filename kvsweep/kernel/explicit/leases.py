@@ -138,11 +138,11 @@ def _withdraw(ws, engine, r):
 
 
 @leaf
-def _expire(ws, lane, inst, tally, engine, r, now):
+def _expire(inp, ws, lane, inst, tally, engine, r, now):
     """Free the blocks of a request whose lease has ended; its pull fails."""
     handoff = ws.handoffs[r]
     s = engine["state_lo"] + r
-    release_all(ws, lane, inst, ws.states[s], s)
+    release_all(inp, ws, lane, inst, ws.states[s], s)
     _withdraw(ws, engine, r)
     handoff["released"] = now
     handoff["failed"] = 1
@@ -152,7 +152,7 @@ def _expire(ws, lane, inst, tally, engine, r, now):
 
 
 @leaf
-def end_leases(ws, lane, inst, tally, engine, now):
+def end_leases(inp, ws, lane, inst, tally, engine, now):
     """Free what was kept for leases that have ended by `now`; return for how many.
 
     Sweep the list: vLLM looks at every lease too, as those that are renewed end out of order.
@@ -164,7 +164,7 @@ def end_leases(ws, lane, inst, tally, engine, now):
     while r != NONE:
         handoff = ws.handoffs[r]
         if handoff["released"] == NONE and handoff["lease_end"] <= now:
-            _expire(ws, lane, inst, tally, engine, r, now)
+            _expire(inp, ws, lane, inst, tally, engine, r, now)
             count += 1
         if handoff["released"] == NONE:
             before = r
@@ -198,7 +198,7 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
         state["computed"] = 0
         return
     _drop_holder(ws, inst, r)
-    release_all(ws, lane, inst, state, s)
+    release_all(inp, ws, lane, inst, state, s)
     ws.progress[r]["status"] = RequestStatus.ERRORED
     inst["load"] -= 1
     engine["finished"] = 1

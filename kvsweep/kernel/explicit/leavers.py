@@ -48,8 +48,12 @@ def advance_all(ws, lane, leavers):
 
 @leaf
 def find_own(lane, state, edge):
-    """Note from which step on nobody else has the keys of what a table leaves, if it is so."""
-    if edge["gone"] >= state["private"] or not lane["prefix_caching"]:
+    """Note from which step on nobody else has the keys of what a table leaves, if it is so.
+
+    Or from which on it has no keys, if the window keeps but some blocks in the cache.
+    """
+    private = state["kept"] if lane["sparse"] else state["private"]
+    if edge["gone"] >= private or not lane["prefix_caching"]:
         edge["own"] = min(edge["own"], edge["step"])
 
 

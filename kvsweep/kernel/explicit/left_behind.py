@@ -77,7 +77,7 @@ def leave_some(ws, lane, inst, engine, leavers, count, first):
     Or a smaller number, if nobody is between.
     """
     engine["window_freed"] += count
-    if not lane["prefix_caching"]:
+    if lane["sparse"] or not lane["prefix_caching"]:
         inst["free"] += count
         return
     if engine["left_at"] + count > _circle(lane):

@@ -10,6 +10,7 @@ from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .kept import kept_before
 from .own_again import have_again, own_hits, recorded, watch_own
 from .slots import groups_of, slot_of
 from .state_hits import count_hit, find_state, touch_state
@@ -58,10 +59,12 @@ def _find_window(inp, ws, lane, inst, request, state, first, end, limit, window)
 def _find_attention(inp, ws, lane, inst, request, state, limit):
     """Return how many leading blocks, `limit` at most, all groups of attention agree on.
 
-    Full groups are asked once, windows until no class shortens what the others have.
+    Full groups are asked once, windows until no class shortens what the others have. And how many
+    the first class has.
     """
     hits = np.int64(limit)
     longest = np.int64(NONE)
+    full = np.int64(NONE)
     while hits > 0:
         before = hits
         first = np.int64(0)
@@ -71,20 +74,21 @@ def _find_attention(inp, ws, lane, inst, request, state, limit):
             window = record["member_window"]
             if window > 0:
                 hits = _find_window(inp, ws, lane, inst, request, state, first, end, hits, window)
-            elif longest == NONE:
-                longest = _find_full(inp, ws, lane, inst, request, state, first, end, hits)
-                hits = longest
+            elif full == NONE:
+                full = _find_full(inp, ws, lane, inst, request, state, first, end, hits)
+                hits = full
+            if longest == NONE:
+                longest = hits
             first = end
         if hits == before:
             break
-    return hits
+    return hits, max(longest, hits)
 
 
 @leaf
 def _find_common(inp, ws, lane, inst, request, state, limit):
-    """Return how many leading blocks all groups agree on, and how many those of attention do."""
-    longest = _find_attention(inp, ws, lane, inst, request, state, limit)
-    hits = longest
+    """Return how many leading blocks all groups agree on, and how many those asked first have."""
+    hits, longest = _find_attention(inp, ws, lane, inst, request, state, limit)
     if keeps_states(lane):
         hits = find_state(inp, ws, lane, inst, request, state, longest)
     return hits, longest
@@ -139,8 +143,8 @@ def find_hits(inp, ws, lane, inst, request, state, s):
             limit = min(limit, request["reusable"])
         others = recorded(lane, state, limit)
         hits, longest = _find_common(inp, ws, lane, inst, request, state, others)
-        if lane["states"]:  # where others have more without a state (R12.9)
-            ws.recurrent[s]["junction"] = longest * lane["block_size"] * (longest > hits)
+        if lane["states"] or lane["sparse"]:  # where others have more, not in all groups (R12.9)
+            state["junction"] = longest * lane["block_size"] * (longest > hits)
         if hits == others:
             own = own_hits(ws, lane, inst, state, s, limit)
         hits, own = _but_last(lane, hits, own)
@@ -166,6 +170,8 @@ def touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens):
     have_again(inp, ws, lane, inst, inp.requests[lane["request_lo"] + r], state, s, hits)
     others = recorded(lane, state, hits)
     state["private"] = max(np.int64(state["shared"]), others)  # older ones of a victim keep records
+    if lane["sparse"]:
+        state["kept"] = kept_before(lane, state, hits)
     if tokens == 0:
         watch_windows(inp, ws, lane, state, s)
         return

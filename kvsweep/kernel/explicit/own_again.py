@@ -10,7 +10,7 @@ from ..._jit import leaf
 from ...records import NONE
 from . import block_records
 from .slots import FAR, groups_of, key_of, slot_of
-from .tables import clear, release, release_all
+from .tables import clear, is_sparse, release, release_all
 
 
 @leaf
@@ -31,9 +31,11 @@ def _split_gone(inp, ws, lane, inst, request, s, group, block, slot):
 
 @leaf
 def _split(inp, ws, lane, inst, request, state, s):
-    """Give all cached blocks of a victim records, before they are freed."""
+    """Give all cached blocks of a victim records, before they are freed: a window may have them."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
     for group in range(groups_of(lane)):
+        if is_sparse(inp, lane, group):
+            continue
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(min(gone, published) - 1, private - 1, -1):
             slot = slot_of(state, group, block)
@@ -48,13 +50,13 @@ def _split(inp, ws, lane, inst, request, state, s):
 def release_victim(inp, ws, lane, inst, request, state, s):
     """Free the blocks of a victim so that it finds those again that are cached."""
     if _stay_together(lane):
-        stretch = release(ws, lane, inst, state, s, 0, 0, np.int64(state["blocks"]))
+        stretch = release(inp, ws, lane, inst, state, s, 0, 0, np.int64(state["blocks"]))
         if stretch != NONE:
             ws.tables[slot_of(state, 0, np.int64(state["private"]))] = stretch
         clear(ws, lane, state, s)
     else:
         _split(inp, ws, lane, inst, request, state, s)
-        release_all(ws, lane, inst, state, s)
+        release_all(inp, ws, lane, inst, state, s)
 
 
 @leaf

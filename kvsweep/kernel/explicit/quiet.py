@@ -15,6 +15,7 @@ from ..time.step_time import step_time
 from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, this_phase
+from .in_turn import takes_turns
 from .inside import counted_inside
 from .leases import next_lease_event
 from .leaving import leave_windows
@@ -170,7 +171,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     goes_on = True
     while goes_on and inst["step"] < due:
         taken = blocks_needed(ws, lane, inst, engine, phase) * tables_of(lane)
-        fits = taken <= inst["free"]
+        fits = taken <= inst["free"] and not takes_turns(ws, lane, inst, phase, taken)
         if fits and lane["drafts"] == 0:
             leave_windows(inp, ws, lane, inst, tally, engine, phase)
         settled = device if lane["async_scheduling"] else device + duration

@@ -97,7 +97,7 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     if lane["drafts"] > 0 and lane["role"] == DECODE and state["flight"] > 0:
         _owe(ws, engine, r)
     else:
-        release_all(ws, lane, inst, state, s)
+        release_all(inp, ws, lane, inst, state, s)
 
 
 @leaf
@@ -112,12 +112,12 @@ def _owe(ws, engine, r):
 
 
 @leaf
-def release_owed(ws, lane, inst, engine):
+def release_owed(inp, ws, lane, inst, engine):
     """Free the blocks of those who were done before the batch that has ended (R14.11)."""
     r = engine["owed_first"]
     while r != NONE:
         s = engine["state_lo"] + r
-        release_at_once(ws, lane, inst, ws.states[s], s)
+        release_at_once(inp, ws, lane, inst, ws.states[s], s)
         r = ws.progress[r]["next"]
     engine["owed_first"] = NONE
 

@@ -15,6 +15,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .kept import is_kept
 from .slots import groups_of, key_of, slot_of
 
 COUNTED = -2
@@ -62,9 +63,14 @@ def can_keep(lane, start, end, position):
 
 @leaf
 def _keeps_one(ws, lane, state, own, start, end):
-    """Return whether a chunk keeps the state before its last one, in a slot that is empty."""
+    """Return whether a chunk keeps the state before its last one, in a slot that is empty.
+
+    Where no interval lets it stay cached only the chunk does that ends a prefill.
+    """
     place = blocks_for(lane, end) - 2
     keeps = lane["checkpoints"] != 0 and place >= 0
+    if lane["sparse"] and lane["kept_every"] == 0:
+        keeps = keeps and end >= max(np.int64(state["prompt"]), np.int64(state["known"]) - 1)
     if keeps and own["alive"] <= place < own["length"] - lane["drafts"]:
         keeps = ws.tables[state_slot(lane, state, 0, place)] == NONE
     position = full_blocks(lane, end - 1) * lane["block_size"]
@@ -200,13 +206,13 @@ def leave_states(ws, lane, inst, engine, state, s, tokens):
 
 @leaf
 def publish_states(inp, ws, lane, inst, request, state, s, end):
-    """Cache the states in slots before `end` that are not cached yet."""
+    """Cache the states in slots before `end` that are not cached yet, and that stay cached."""
     if lane["states"]:
         own = ws.recurrent[s]
         for number in range(lane["states"]):
             for block in range(max(np.int64(state["published"]), own["alive"]), end):
                 slot = state_slot(lane, state, number, block)
-                if ws.tables[slot] == COUNTED:
+                if ws.tables[slot] == COUNTED and is_kept(lane, state, 1, block):
                     key = key_of(inp, lane, request, groups_of(lane) + number, block)
                     ws.tables[slot] = block_records.cache(ws, inst, key)
         schedule = ws.engines[inst["number"]]["schedules"]

@@ -172,7 +172,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
 def _process(inp, ws, out, lane, inst, tally, index, engine):
     """Process the outputs of the oldest batch, of those who are counted first."""
     if lane["drafts"] > 0:
-        release_owed(ws, lane, inst, engine)
+        release_owed(inp, ws, lane, inst, engine)
     if lane["stages"]:
         process_class(inp, ws, out, lane, inst, tally, index, engine)
     else:
@@ -191,11 +191,11 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     if lane["role"] == DECODE:
         told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
     elif lane["role"] == PREFILL:
-        told = release_sent(ws, lane, inst, tally, engine, batch["end"])
+        told = release_sent(inp, ws, lane, inst, tally, engine, batch["end"])
         if lane["lease"] and engine["heard"]:
             renew(ws, lane, engine, batch["end"])
         if lane["lease"] and (told > 0 or batch["end"] >= engine["expires"]):
-            told += end_leases(ws, lane, inst, tally, engine, batch["end"])
+            told += end_leases(inp, ws, lane, inst, tally, engine, batch["end"])
     if lane["log"]:
         log_outputs(out, inst, batch["row"])
     engine["oldest"] = in_ring(lane, engine["oldest"] + 1)

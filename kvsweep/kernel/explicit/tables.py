@@ -12,10 +12,12 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .kept import is_kept, tail_of
 from .longest import with_places
 from .refused import wake_for
 from .slots import FAR, groups_of, key_of, slot_of
 from .states import (
+    COUNTED,
     clear_states,
     leave_states,
     publish_states,
@@ -56,7 +58,24 @@ def watch_windows(inp, ws, lane, state, s):
 
 
 @leaf
-def release(ws, lane, inst, state, s, group, first, end):
+def is_sparse(inp, lane, group):
+    """Return whether a group keeps but some of its blocks in the cache."""
+    return lane["windows"] != 0 and lane["sparse"] != 0 and window_of(inp, lane, group) > 0
+
+
+@leaf
+def _release_kept(ws, inst, state, group, first, end):
+    """Free cached blocks of a group that keeps but some of them."""
+    for block in range(end - 1, first - 1, -1):
+        found = np.int64(ws.tables[slot_of(state, group, block)])
+        if found == COUNTED:
+            inst["free"] += 1
+        else:
+            block_records.release(ws, inst, found)
+
+
+@leaf
+def release(inp, ws, lane, inst, state, s, group, first, end):
     """Free blocks `first` to ``end - 1`` of a table, the last one first.
 
     Return the stretch of those that are cached and nobody else's, NONE if there are none.
@@ -65,6 +84,9 @@ def release(ws, lane, inst, state, s, group, first, end):
     own = max(first, np.int64(state["private"]))
     stretch = np.int64(NONE)
     inst["free"] += end - cached
+    if is_sparse(inp, lane, group):
+        _release_kept(ws, inst, state, group, first, cached)
+        return stretch
     if own < cached:
         stretch = block_records.release_stretch(ws, inst, s, group, own, cached)
     for block in range(min(own, cached) - 1, first - 1, -1):
@@ -82,7 +104,7 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
         gone = np.int64(ws.edges[place]["gone"])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
-            stretch = release(ws, lane, inst, state, s, group, gone, left)
+            stretch = release(inp, ws, lane, inst, state, s, group, gone, left)
             for block in range(max(gone, np.int64(state["private"])), left):
                 ws.tables[slot_of(state, group, block)] = stretch
             ws.edges[place]["gone"] = left
@@ -96,7 +118,7 @@ def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
     place = s * groups_of(lane) + group
     gone = np.int64(ws.edges[place]["gone"])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
-    stretch = release(ws, lane, inst, state, s, group, gone, gone + 1)
+    stretch = release(inp, ws, lane, inst, state, s, group, gone, gone + 1)
     if stretch != NONE:
         ws.tables[slot_of(state, group, gone)] = stretch
     ws.edges[place]["gone"] = gone + 1
@@ -120,15 +142,28 @@ def grow_by(ws, lane, inst, tally, state, blocks, more, measured):
 
 
 @leaf
-def _record(inp, ws, lane, inst, request, state, s, end):
-    """Give the blocks before `end` that are not cached yet records, and cache them."""
+def _record(inp, ws, lane, inst, request, state, group, first, end):
+    """Give the blocks `first` to ``end - 1`` of a group records, and cache them: those it keeps."""
+    tail = tail_of(lane, window_of(inp, lane, group))
+    for block in range(first, end):
+        slot = slot_of(state, group, block)
+        if is_sparse(inp, lane, group) and not is_kept(lane, state, tail, block):
+            ws.tables[slot] = COUNTED
+        else:
+            key = key_of(inp, lane, request, group, block)
+            ws.tables[slot] = block_records.cache(ws, inst, key)
+
+
+@leaf
+def _record_all(inp, ws, lane, inst, request, state, s, full):
+    """Cache the blocks before `full` that are not yet, as far as they have records."""
+    known = min(full, np.int64(state["private"]))
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
+        end = full if is_sparse(inp, lane, group) else known
         first = max(np.int64(state["published"]), gone)
-        for block in range(first, end):
-            key = key_of(inp, lane, request, group, block)
-            ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
-    wake_for(inp, ws, lane, inst, request, np.int64(state["published"]), end)
+        _record(inp, ws, lane, inst, request, state, group, first, end)
+    wake_for(inp, ws, lane, inst, request, np.int64(state["published"]), known)
 
 
 @leaf
@@ -136,8 +171,8 @@ def cache(inp, ws, lane, inst, request, state, s, tokens):
     """Cache the blocks that the first `tokens` of the known tokens fill; raise what is cached."""
     full = full_blocks(lane, min(tokens, state["known"] - lane["ahead"]))
     publish_states(inp, ws, lane, inst, request, state, s, full)
-    if state["published"] < state["private"]:
-        _record(inp, ws, lane, inst, request, state, s, min(full, np.int64(state["private"])))
+    if state["published"] < state["private"] or (lane["windows"] != 0 and lane["sparse"] != 0):
+        _record_all(inp, ws, lane, inst, request, state, s, full)
     state["published"] = full
     state["publish_at"] = (full + 1) * lane["block_size"]
 
@@ -184,22 +219,22 @@ def clear(ws, lane, state, s):
 
 
 @leaf
-def release_all(ws, lane, inst, state, s):
+def release_all(inp, ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
     if lane["states_first"]:
         release_states(ws, lane, inst, state, s)
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+        release(inp, ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     if not lane["states_first"]:
         release_states(ws, lane, inst, state, s)
     clear(ws, lane, state, s)
 
 
 @leaf
-def release_at_once(ws, lane, inst, state, s):
+def release_at_once(inp, ws, lane, inst, state, s):
     """Free the blocks of a request as one, the last group first: those that vLLM has deferred."""
     for group in range(groups_of(lane) - 1, -1, -1):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+        release(inp, ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     clear(ws, lane, state, s)

@@ -51,8 +51,9 @@ def check_requests(scheduler):
                 first = request.computed - request.in_flight - (window or 2**62) + 1 + spared
                 first = max(0, first)
                 assert all(block is not None for block in table[first // size :])
-            for block, key in zip(table[:published], request.keys, strict=False):
-                assert block is None or scheduler.pool.key[block] == (group, key)
+            for j, (block, key) in enumerate(zip(table[:published], request.keys, strict=False)):
+                if block is not None and tables.is_kept(request, group, j):
+                    assert scheduler.pool.key[block] == (group, key)
     assert len(scheduler.running) <= scheduler.engine.max_num_seqs
 
 

@@ -50,6 +50,9 @@ class StateTables(Tables):
         most = 2 + self.checkpoints[group] if self.caching else 1
         return min(self.blocks_for(tokens), most) + self.drafts
 
+    def _tail(self, group):
+        return 1 if self.states[group] else super()._tail(group)
+
     def find(self, keys, most):
         """Return what all groups have of a sequence: blocks per group, their tokens, the full's."""
         limit = most // self.block_size
@@ -73,18 +76,6 @@ class StateTables(Tables):
             for group, block in present(True, hit - 1).items():
                 hits[group] = [None] * (hit - 1) + [block]
         return hits, hit * self.block_size, full * self.block_size
-
-    def hits(self, request):
-        """Return the cached blocks that a request may use, per group, and their tokens.
-
-        Where other requests have the same blocks beyond, but no state, it notes the end of those.
-        """
-        request.junction = 0
-        if not self.caching:
-            return [[] for _ in self.states], 0
-        hits, tokens, full = self.find(request.keys, len(request.known) - 1)
-        request.junction = full if full > tokens else 0
-        return hits, tokens
 
     def split(self, request, n, start):
         """Return how many of `n` tokens a chunk from `start` on has, so that it ends at a block.
@@ -124,9 +115,14 @@ class StateTables(Tables):
         return start % size == 0 and beyond and start + size <= position < end
 
     def _keeps_one(self, request, group, start, end):
-        """Whether a chunk keeps the last state but one in a group."""
+        """Whether a chunk keeps the last state but one in a group.
+
+        Where it is not to be cached only the chunk does that ends a prefill.
+        """
         table, place = request.tables[group], self.blocks_for(end) - 2
         if not self.checkpoints[group] or place < 0:
+            return False
+        if self.retention == 0 and end < max(request.prompt_tokens, len(request.known) - 1):
             return False
         absent = place >= len(table) - (self.drafts if table else 0) or table[place] is None
         position = (end - 1) // self.block_size * self.block_size
@@ -196,7 +192,8 @@ class StateTables(Tables):
         for group, table in enumerate(request.tables):
             if self.states[group]:
                 new = table[before[group] : request.published_of[group]]
-                self.fresh.update(self.pool.key[block] for block in new if block is not None)
+                keys = {self.pool.key[block] for block in new if block is not None}
+                self.fresh |= keys - {None}
 
     def clear(self, request):
         super().clear(request)

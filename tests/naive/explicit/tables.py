@@ -18,6 +18,9 @@ class Tables:
         Blocks given back because their window had left them.
     drops_last : bool
         Whether a request does without the last block that it hits.
+    retention : int or None
+        Tokens between the places at which windows and states keep what a hit needs that ends
+        there, 0: there are none but the end of the prompt and a junction; None: they keep all.
     """
 
     def __init__(self, pool, engine, cache, role="both"):
@@ -29,6 +32,7 @@ class Tables:
         self.in_flight_tokens = engine.depth * engine.max_num_batched_tokens
         self.window_freed = 0
         self.drops_last = engine.looks_ahead and role != "both"
+        self.retention = cache.prefix_cache_retention_interval
 
     def begin(self):
         """Begin a schedule."""
@@ -46,7 +50,10 @@ class Tables:
         return n
 
     def find(self, keys, most):
-        """Return the cached blocks of a sequence, per group, and their tokens."""
+        """Return the cached blocks of a sequence, per group, their tokens, and the first class's.
+
+        Those are of full attention, if there is any.
+        """
         return find_hits(self.pool, self.windows, keys, most, self.block_size)
 
     def blocks_for(self, tokens):
@@ -65,13 +72,19 @@ class Tables:
         return min(need, self.blocks_for(window - 1 + self.in_flight_tokens) + 1)
 
     def hits(self, request):
-        """Return the cached blocks that a request may use, per group, and their tokens."""
+        """Return the cached blocks that a request may use, per group, and their tokens.
+
+        Where other requests have the same blocks beyond, but not in all groups, it notes the end
+        of those.
+        """
+        request.junction = 0
         if not self.caching:
             return [[] for _ in self.windows], 0
-        hits, tokens, *more = self.find(request.keys, len(request.known) - 1)
+        hits, tokens, longest = self.find(request.keys, len(request.known) - 1)
+        request.junction = longest if longest > tokens else 0
         if self.drops_last and tokens:
             hits, tokens = [found[:-1] for found in hits], tokens - self.block_size
-        return hits, tokens, *more
+        return hits, tokens
 
     def need(self, request, tokens, hits, total, *, capped):
         """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.
@@ -123,14 +136,33 @@ class Tables:
             taken += more
         return taken
 
+    def _tail(self, group):
+        """Return the last blocks that a group needs of a hit, None: all."""
+        window = self.windows[group]
+        return None if window is None else self.blocks_for(window - 1)
+
+    def is_kept(self, request, group, block):
+        """Whether a group keeps a block in the cache: one that a hit needs which ends somewhere.
+
+        That is at the last block that a repeated prompt hits, at the junction, or at a multiple of
+        the interval.
+        """
+        tail = self._tail(group)
+        if tail is None or self.retention is None:
+            return True
+        ends = [(request.prompt_tokens - 1) // self.block_size, request.junction // self.block_size]
+        every = self.retention // self.block_size
+        kept = every > 0 and (tail >= every or block % every >= every - tail)
+        return kept or any(end - tail <= block < end for end in ends)
+
     def publish(self, request, tokens):
-        """Make the full blocks of the first `tokens` findable that have a key."""
+        """Make the full blocks of the first `tokens` findable that have a key, and are kept."""
         if not self.caching:
             return
         full = min(tokens // self.block_size, len(request.keys))
         for group, table in enumerate(request.tables):
             for j in range(request.published_of[group], full):
-                if table[j] is not None:
+                if table[j] is not None and self.is_kept(request, group, j):
                     self.pool.publish(table[j], (group, request.keys[j]))
             request.published_of[group] = max(request.published_of[group], full)
 

@@ -34,6 +34,8 @@ def find_hits(pool, windows, keys, most, block_size):
         Per group; None for blocks left of a window.
     tokens : int
         That they hold.
+    longest : int
+        Tokens of what the first kind of group has: of full attention, if there is any.
     """
 
     def present(groups, j):
@@ -45,6 +47,7 @@ def find_hits(pool, windows, keys, most, block_size):
 
     hits = [[] for _ in windows]
     kinds = classes(windows)
+    longest = None
     for window, groups in kinds:
         if window is None:
             j = 0
@@ -52,7 +55,7 @@ def find_hits(pool, windows, keys, most, block_size):
                 for group, block in zip(groups, blocks, strict=True):
                     hits[group].append(block)
                 j += 1
-            most = j * block_size
+            most = longest = j * block_size
     while True:
         before = most
         for window, groups in kinds:
@@ -61,13 +64,14 @@ def find_hits(pool, windows, keys, most, block_size):
                 for group, row in zip(groups, found, strict=True):
                     hits[group] = row
                 most = len(found[0]) * block_size
+                longest = most if longest is None else longest
         if most == before or sum(window is not None for window, _ in kinds) <= 1:
             break
     for window, groups in kinds:
         if window is None:
             for group in groups:
                 del hits[group][most // block_size :]
-    return hits, len(hits[0]) * block_size
+    return hits, len(hits[0]) * block_size, longest
 
 
 def _in_window(present, groups, window, most, block_size):
