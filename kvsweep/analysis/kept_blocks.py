@@ -27,8 +27,8 @@ def all_kept(cells: Cells) -> ResultWarning | None:
     size = "cache.block_size" if scenario is None else f"{scenario.cache.block_size}"
     return found.warning(
         "all-kept",
-        f"windows and states keep all their blocks in the prefix cache{found.share}, as before vLLM "
-        "0.29; since then it keeps what a hit at the end of a prompt needs, and hits less of what "
+        f"windows and states keep all their blocks in the prefix cache{found.share}, as in vLLM "
+        "before 0.29; now it keeps what a hit at the end of a prompt needs, and hits less of what "
         "prompts have in common: give cache.prefix_cache_retention_interval, 0 as vLLM does or "
         f"{size} to keep all",
     )

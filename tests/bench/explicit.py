@@ -16,6 +16,7 @@ from kvsweep.workload.acceptance import with_acceptance
 
 BLOCKS = (5000, 2100)
 GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
+KEPT = {"prefix_cache_retention_interval": 0}
 DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
 APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
 LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
@@ -25,9 +26,18 @@ FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
     "two full groups": {"cache": {"groups": [{"kind": "full"}] * 2}},
     "two groups, async": {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
+    "two groups kept": {"cache": {"groups": GROUPS} | KEPT},
+    "two groups kept, async": {
+        "cache": {"groups": GROUPS} | KEPT,
+        "engine": {"async_scheduling": True},
+    },
     "states": {"cache": {"groups": STATES, "block_size": 528}},
     "states, async": {
         "cache": {"groups": STATES, "block_size": 528},
+        "engine": {"async_scheduling": True},
+    },
+    "states kept, async": {
+        "cache": {"groups": STATES, "block_size": 528} | KEPT,
         "engine": {"async_scheduling": True},
     },
     "pipeline": {"engine": {"pipeline_parallel_size": 2}},

@@ -4,14 +4,16 @@ Those that a hit needs which ends where hits are likely to: at the last block th
 hits, at the junction, where others have more without a common window or state, and at multiples of
 an interval. Without an interval, as before vLLM 0.29, all stay. Blocks of full attention always do.
 
-Of a window that keeps but some each block has a slot: of its record, or COUNTED if it has none.
+Of a window that keeps but some, each block from the first to the last that it may keep has a slot,
+of its record, or COUNTED if it has none; so have those that its request has hit, all with records.
 """
 
 import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for, full_blocks
-from .slots import FAR
+from . import block_records
+from .slots import COUNTED, FAR, slot_of
 
 
 @leaf
@@ -41,10 +43,42 @@ def is_kept(lane, state, tail, block):
 
 
 @leaf
-def kept_before(lane, state, hits):
-    """Return the block from which on none stays, of a request that hits so many."""
-    before = np.int64(FAR)
+def kept_between(lane, state, tail):
+    """Return the first block that may stay, and the one behind the last, if a hit needs `tail`."""
+    first, end = np.int64(0), np.int64(FAR)
     if lane["kept_every"] == 0:
         last, junction = _ends(lane, state)
-        before = max(hits, last, junction)
-    return before
+        first = last - tail
+        if junction > 0:
+            first = min(first, junction - tail)
+        end = max(last, junction)
+    return max(first, np.int64(0)), end
+
+
+@leaf
+def is_sparse(lane, window):
+    """Return whether a group of such a window keeps but some of its blocks in the cache."""
+    return lane["windows"] != 0 and lane["sparse"] != 0 and window > 0
+
+
+@leaf
+def _release_slots(ws, inst, state, group, first, end):
+    """Free blocks that have slots, the last one first."""
+    for block in range(end - 1, first - 1, -1):
+        found = np.int64(ws.tables[slot_of(state, group, block)])
+        if found == COUNTED:
+            inst["free"] += 1
+        else:
+            block_records.release(ws, inst, found)
+
+
+@leaf
+def release_kept(ws, lane, inst, state, group, window, first, end):
+    """Free blocks `first` to ``end - 1`` of such a group, which are computed and full."""
+    low, high = kept_between(lane, state, tail_of(lane, window))
+    hit = max(first, min(end, np.int64(state["hit"])))
+    low = max(hit, min(low, end))
+    high = max(low, min(end, high))
+    inst["free"] += end - first - (high - low) - (hit - first)
+    _release_slots(ws, inst, state, group, low, high)
+    _release_slots(ws, inst, state, group, first, hit)

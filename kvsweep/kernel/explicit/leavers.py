@@ -16,6 +16,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NEVER, NONE
 from ..blocks.sizes import full_blocks, tokens_beyond
+from .kept import kept_between
 from .left_behind import cut_out, is_in_use, is_noted, note_of
 from .slots import FAR, groups_of, slot_of
 from .tables import window_of
@@ -52,7 +53,10 @@ def find_own(lane, state, edge):
 
     Or from which on it has no keys, if the window keeps but some blocks in the cache.
     """
-    private = state["kept"] if lane["sparse"] else state["private"]
+    private = np.int64(state["private"])
+    if lane["sparse"]:
+        _, end = kept_between(lane, state, 0)
+        private = max(end, np.int64(state["hit"]))
     if edge["gone"] >= private or not lane["prefix_caching"]:
         edge["own"] = min(edge["own"], edge["step"])
 

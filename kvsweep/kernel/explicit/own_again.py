@@ -9,8 +9,9 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from . import block_records
+from .kept import is_sparse
 from .slots import FAR, groups_of, key_of, slot_of
-from .tables import clear, is_sparse, release, release_all
+from .tables import clear, release, release_all, window_of
 
 
 @leaf
@@ -34,7 +35,7 @@ def _split(inp, ws, lane, inst, request, state, s):
     """Give all cached blocks of a victim records, before they are freed: a window may have them."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
     for group in range(groups_of(lane)):
-        if is_sparse(inp, lane, group):
+        if is_sparse(lane, window_of(inp, lane, group)):
             continue
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(min(gone, published) - 1, private - 1, -1):

@@ -10,6 +10,9 @@ from ..._jit import leaf
 FAR = np.int64(2**31 - 2)
 """Tokens that no request has."""
 
+COUNTED = -2
+"""Slot of a block that is not cached and has no record; NONE, of states: it is empty."""
+
 
 @leaf
 def groups_of(lane):

@@ -16,10 +16,7 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .kept import is_kept
-from .slots import groups_of, key_of, slot_of
-
-COUNTED = -2
-"""Slot of a state that is not cached and has no record; NONE: it is empty."""
+from .slots import COUNTED, groups_of, key_of, slot_of
 
 
 @leaf

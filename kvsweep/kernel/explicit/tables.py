@@ -12,12 +12,11 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
-from .kept import is_kept, tail_of
+from .kept import is_kept, is_sparse, kept_between, release_kept, tail_of
 from .longest import with_places
 from .refused import wake_for
-from .slots import FAR, groups_of, key_of, slot_of
+from .slots import COUNTED, FAR, groups_of, key_of, slot_of
 from .states import (
-    COUNTED,
     clear_states,
     leave_states,
     publish_states,
@@ -58,23 +57,6 @@ def watch_windows(inp, ws, lane, state, s):
 
 
 @leaf
-def is_sparse(inp, lane, group):
-    """Return whether a group keeps but some of its blocks in the cache."""
-    return lane["windows"] != 0 and lane["sparse"] != 0 and window_of(inp, lane, group) > 0
-
-
-@leaf
-def _release_kept(ws, inst, state, group, first, end):
-    """Free cached blocks of a group that keeps but some of them."""
-    for block in range(end - 1, first - 1, -1):
-        found = np.int64(ws.tables[slot_of(state, group, block)])
-        if found == COUNTED:
-            inst["free"] += 1
-        else:
-            block_records.release(ws, inst, found)
-
-
-@leaf
 def release(inp, ws, lane, inst, state, s, group, first, end):
     """Free blocks `first` to ``end - 1`` of a table, the last one first.
 
@@ -84,8 +66,9 @@ def release(inp, ws, lane, inst, state, s, group, first, end):
     own = max(first, np.int64(state["private"]))
     stretch = np.int64(NONE)
     inst["free"] += end - cached
-    if is_sparse(inp, lane, group):
-        _release_kept(ws, inst, state, group, first, cached)
+    window = window_of(inp, lane, group)
+    if is_sparse(lane, window):
+        release_kept(ws, lane, inst, state, group, window, first, cached)
         return stretch
     if own < cached:
         stretch = block_records.release_stretch(ws, inst, s, group, own, cached)
@@ -144,10 +127,15 @@ def grow_by(ws, lane, inst, tally, state, blocks, more, measured):
 @leaf
 def _record(inp, ws, lane, inst, request, state, group, first, end):
     """Give the blocks `first` to ``end - 1`` of a group records, and cache them: those it keeps."""
-    tail = tail_of(lane, window_of(inp, lane, group))
+    window = window_of(inp, lane, group)
+    tail = tail_of(lane, window)
+    sparse = is_sparse(lane, window)
+    if sparse:
+        low, high = kept_between(lane, state, tail)
+        first, end = max(first, low), min(end, high)
     for block in range(first, end):
         slot = slot_of(state, group, block)
-        if is_sparse(inp, lane, group) and not is_kept(lane, state, tail, block):
+        if sparse and not is_kept(lane, state, tail, block):
             ws.tables[slot] = COUNTED
         else:
             key = key_of(inp, lane, request, group, block)
@@ -160,7 +148,7 @@ def _record_all(inp, ws, lane, inst, request, state, s, full):
     known = min(full, np.int64(state["private"]))
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        end = full if is_sparse(inp, lane, group) else known
+        end = full if is_sparse(lane, window_of(inp, lane, group)) else known
         first = max(np.int64(state["published"]), gone)
         _record(inp, ws, lane, inst, request, state, group, first, end)
     wake_for(inp, ws, lane, inst, request, np.int64(state["published"]), known)
