@@ -446,3 +446,28 @@ def test_wrong_groups_of_states_are_refused(groups, message):
 def test_what_was_not_recorded_beside_states_is_refused(sections, message):
     cache = {"groups": STATES, **sections.pop("cache", {})}
     assert refused(cache=cache, **sections).startswith(message)
+
+
+KEPT = "prefix_cache_retention_interval"
+
+
+def test_what_windows_keep_in_the_cache_ends_with_blocks():
+    for interval in (0, 16, 64):
+        made = scenario(cache={"groups": GROUPS, KEPT: interval})
+        assert made.cache.prefix_cache_retention_interval == interval
+        assert made.to_trace()["cache"] == {"groups": GROUPS, KEPT: interval}
+    assert scenario(cache={"groups": GROUPS}).cache.prefix_cache_retention_interval is None
+    message = refused(cache={"groups": GROUPS, KEPT: 24})
+    assert message.startswith(f"cache.{KEPT}: 24 is no multiple of block_size (16)")
+    assert f"cache.{KEPT}: must be at least 0" in refused(cache={"groups": GROUPS, KEPT: -16})
+    replica = refused(engine={"rules": "blis"}, cache={KEPT: 0})
+    assert replica == f"cache.{KEPT}: rules 'blis' has a cache that keeps all blocks"
+
+
+def test_what_windows_keep_has_no_effect_without_windows_or_caching(tmp_path):
+    grid = f'"cache.{KEPT}" = [0, 16]'
+    windows = '[cache]\ngroups = [{ kind = "full" }, { kind = "sliding", window = 64 }]'
+    assert len(load_sweep(sweep_of(tmp_path, grid, windows)).axes) == 1
+    for sections in ("", f"{windows}\n[engine]\nenable_prefix_caching = false"):
+        with pytest.raises(InputError, match="has no effect: needs enable_prefix_caching = true"):
+            load_sweep(sweep_of(tmp_path, grid, sections))

@@ -117,6 +117,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "gpu_blocks": 2200,
             "gpu_tokens": None,
             "groups": (),
+            "prefix_cache_retention_interval": None,
             "eviction": "lru",
             "cpu_blocks": 0,
             "offload": "write-through",

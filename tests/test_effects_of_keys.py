@@ -278,7 +278,7 @@ ELSEWHERE = {
             for key in leaf_keys(Scenario)
             if key.startswith(("cluster.pools", "cluster.prefill", "cluster.decode"))
             or key.startswith(("cluster.kv_", "cluster.pd_", "engine.speculative"))
-            or key == "cache.groups"
+            or key in ("cache.groups", "cache.prefix_cache_retention_interval")
         ),
         "of the explicit engine: test_config_explicit",
     ),

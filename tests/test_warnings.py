@@ -580,3 +580,15 @@ def test_a_warmup_lets_the_cluster_fill_up():
     ds = few_for_their_rate(24.0)
     assert filling(cells_of(ds, cliff=True)) is not None
     assert filling(cells_of(ds, cliff=True, scenarios=scenarios)) is None
+
+
+def test_a_cache_of_windows_that_keeps_all_is_told_where_prefixes_are_hit(warned):
+    windows = 'gpu_blocks = 2000\ngroups = [{ kind = "full" }, { kind = "sliding", window = 64 }]'
+    rounds = workload(sessions="{ rounds = 3, think_time_s = 0.5 }", rate=5.0)
+    told = warned(workload=rounds, cache=windows)["all-kept"].text
+    assert told.startswith("windows and states keep all their blocks in the prefix cache")
+    assert "prefix_cache_retention_interval, 0 as vLLM does or 16 to keep all" in told
+    for interval in (0, 16):
+        kept = f"{windows}\nprefix_cache_retention_interval = {interval}"
+        assert "all-kept" not in warned(workload=rounds, cache=kept)
+    assert "all-kept" not in warned(cache=windows)  # nothing is hit

@@ -56,7 +56,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
             "eviction of the least recently used",
         ),
         ("cache", "groups", (), "one group with full attention"),
-        ("cache", "prefix_cache_retention_interval", None, "one group with full attention"),
+        ("cache", "prefix_cache_retention_interval", None, "a cache that keeps all blocks"),
         ("engine", "speculative", None, "no drafts"),
         ("engine", "max_model_len", None, "requests of any length"),
         ("cluster", "pools", (), "equal instances only"),

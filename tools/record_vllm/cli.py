@@ -191,7 +191,9 @@ def cases(feature: str, first: int, last: int, out: Path) -> int:
     """Write random traces of a FEATURE, of the seeds FIRST to LAST.
 
     FEATURE is sync, async, offload, hybrid, state, state-spec, spec, mix, pd, pd-spec, pd-hybrid,
-    pd-fail, pd-error, pipeline, pipeline-state, pipeline-spec or spec-longest.
+    pd-fail, pd-error, pd-lease, pipeline, pipeline-state, pipeline-spec, spec-longest or, where
+    windows and states keep but some blocks in the cache, hybrid-kept, state-kept, state-spec-kept,
+    spec-hybrid-kept, pd-hybrid-kept, pipeline-hybrid-kept or pipeline-state-kept.
     """
     from record_vllm.checking import make_folder, write_cases
 
