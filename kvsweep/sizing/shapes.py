@@ -107,7 +107,7 @@ def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], 
     path = (folder or Path()) / name
     exists = os.path.exists(path)  # unlike Path.exists it says no to a name that is too long
     # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
-    known_as = name if exists else shipped_name(name)
+    known_as = name if exists or is_base(name) else shipped_name(name)
     for found in (name, known_as):
         if found in _tables():
             table = _tables()[found]
@@ -163,6 +163,20 @@ def shipped_name(name: str) -> str:
     short = name.lower().rpartition("/")[2].removesuffix("-instruct").removeprefix("meta-")
     same = (shipped for shipped, table in _tables().items() if short in table.get("also", ()))
     return next(same, short)
+
+
+def is_base(name: str) -> bool:
+    """Return whether a name on Hugging Face is that of the base of a shipped -Instruct model.
+
+    It has the same weights and step times, and takes longer requests.
+
+    Examples
+    --------
+    >>> is_base("Qwen/Qwen2.5-7B"), is_base("Qwen/Qwen2.5-7B-Instruct"), is_base("qwen2.5-7b")
+    (True, False, False)
+    """
+    published = published_name(shipped_name(name)).lower()
+    return "/" in name and published.endswith(f"/{name.lower().rpartition('/')[2]}-instruct")
 
 
 def model_named(name: str) -> str:

@@ -13,7 +13,7 @@ from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
-from kvsweep.sizing.shapes import load_config, load_model, model_names, shipped_name
+from kvsweep.sizing.shapes import is_base, load_config, load_model, model_names, shipped_name
 from kvsweep.vllm_command.checks import (
     check_served,
     kept_dtype,
@@ -158,13 +158,15 @@ def _model(command: Command, known: Known) -> Line:
 
 def _stands_in(command: Command, known: Known) -> list[str]:
     """Say that a model that is known by name is taken for another one, in a list of one or none."""
-    name = shipped_name(known.model or "")
-    if command.model is None or name not in model_names() or shipped_name(command.model) == name:
+    name, served = shipped_name(known.model or ""), command.model
+    if served is None or name not in model_names():
         return []
-    other = clip(escaped(command.model))
+    if shipped_name(served) == name and not is_base(served):
+        return []
+    other = clip(escaped(served))
     return [
         f"weights and step times are those of {name} (--model); if {other} has others, as in FP8, "
-        "give its config.json"
+        "or takes longer requests, give its config.json"
     ]
 
 

@@ -493,3 +493,11 @@ def test_an_empty_quantization_is_none():
     model = model_from_config(LLAMA | {"quantization_config": {}}, "x")
     assert model.weights == model_from_config(LLAMA, "x").weights
     assert model.weights is not None
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-7B", "qwen/qwen2.5-72b"])
+def test_a_base_model_is_not_taken_for_its_instruct_model(name):
+    """Its longest request has 131,072 tokens, not 32,768."""
+    with pytest.raises(InputError, match=r"is neither a file nor a model.*did you mean 'qwen2\.5-"):
+        load_model(name)
+    assert load_model(f"{name}-Instruct").max_model_len == 32_768

@@ -1025,3 +1025,9 @@ def test_intervals_that_vllm_does_not_start_with_are_refused():
     command = "vllm serve openai/gpt-oss-120b --prefix-cache-retention-interval 24"
     with pytest.raises(InputError, match="interval: 24 is no multiple of the 16 tokens of a block"):
         answer(Question((command,), gpu="h100"))
+
+
+def test_an_instruct_model_that_stands_in_for_its_base_is_told():
+    served = ("vllm serve Qwen/Qwen2.5-7B",)
+    told = answer(Question(served, gpu="h100", model="qwen2.5-7b")).notes
+    assert any("or takes longer requests, give its config.json" in line for line in told)
