@@ -10,12 +10,13 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.fleet import InstancePool, fleet, has_pools
+from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.config.groups import keeps_some
 from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, stages_text, states_text
 from kvsweep.policies import Offload
 from kvsweep.search.instances_text import (
+    attention_text,
     instances_text,
     served_model,
     share_experts,
@@ -27,6 +28,7 @@ from kvsweep.search.server_model import (
     gpus_of,
     longest_requests,
     model_name,
+    server_blocks,
 )
 from kvsweep.sizing.capacity import cpu_chunk, cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
@@ -41,11 +43,13 @@ CONNECTOR = ("offload_block_factor", "offload_prompt_only", "offload_eviction")
 
 Flag = tuple[str, str | None]
 
-# Flags of what each pool may have itself; vLLM counts its null block too.
-_OF_POOLS: dict[str, Callable[[InstancePool], int]] = {
-    "--num-gpu-blocks-override": lambda pool: pool.gpu_blocks + 1,
-    "--max-num-seqs": lambda pool: pool.max_num_seqs,
-    "--max-num-batched-tokens": lambda pool: pool.max_num_batched_tokens,
+# Flags of what each pool may have itself.
+_OF_POOLS: dict[str, Callable[[Scenario, Path], list[int]]] = {
+    "--num-gpu-blocks-override": server_blocks,
+    "--max-num-seqs": lambda scenario, _: [pool.max_num_seqs for pool in fleet(scenario)],
+    "--max-num-batched-tokens": lambda scenario, _: [
+        pool.max_num_batched_tokens for pool in fleet(scenario)
+    ],
 }
 
 
@@ -82,7 +86,7 @@ def served(scenario: Scenario, folder: Path) -> Served:
     shared = share_experts(scenario, folder)
     flags = [
         *_parallel(tp, pp, scenario.cluster.instances if shared else 1),
-        *_memory(scenario, _cpu_copies(scenario, folder, tp or 1, pp)),
+        *_memory(scenario, folder, _cpu_copies(scenario, folder, tp or 1, pp)),
         *_longest(scenario, folder),
         *_scheduling(scenario, folder),
     ]
@@ -102,7 +106,7 @@ def _parallel(tp: int | None, pp: int, dp: int) -> Iterator[Flag]:
         yield "--data-parallel-size", str(dp)
 
 
-def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
+def _memory(scenario: Scenario, folder: Path, gpus: int) -> Iterator[Flag]:
     model, cache = scenario.model, scenario.cache
     yield "--block-size", str(cache.block_size)
     kept = cache.prefix_cache_retention_interval  # 0: vLLM's default; a block's tokens keep all
@@ -113,7 +117,7 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     if model is not None and model.gpu is not None:
         yield "--gpu-memory-utilization", f"{model.utilization:.12g}"
     if not blocks_follow(scenario):
-        yield from _if_common(scenario, "--num-gpu-blocks-override")
+        yield from _if_common(scenario, folder, "--num-gpu-blocks-override")
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
@@ -133,15 +137,11 @@ def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
     return tp * pp if model is None else cpu_copies(model, tp, pp, gpu)
 
 
-def _if_common(scenario: Scenario, flag: str) -> Iterator[Flag]:
+def _if_common(scenario: Scenario, folder: Path, flag: str) -> Iterator[Flag]:
     """Yield a flag that is the same for all pools."""
-    values = _of_pools(scenario, flag)
+    values = _OF_POOLS[flag](scenario, folder)
     if len(set(values)) == 1:
         yield flag, str(values[0])
-
-
-def _of_pools(scenario: Scenario, flag: str) -> list[int]:
-    return [_OF_POOLS[flag](pool) for pool in fleet(scenario)]
 
 
 def _longest(scenario: Scenario, folder: Path) -> Iterator[Flag]:
@@ -160,8 +160,8 @@ def _holds_somebody(scenario: Scenario, folder: Path) -> bool:
 
 def _scheduling(scenario: Scenario, folder: Path) -> Iterator[Flag]:
     engine = scenario.engine
-    yield from _if_common(scenario, "--max-num-seqs")
-    yield from _if_common(scenario, "--max-num-batched-tokens")
+    yield from _if_common(scenario, folder, "--max-num-seqs")
+    yield from _if_common(scenario, folder, "--max-num-batched-tokens")
     if _holds_somebody(scenario, folder):
         yield "--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)
     if engine.scheduler == "priority":
@@ -195,7 +195,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    for write in (weights_text, states_text, stages_text, exchange_text):
+    for write in (attention_text, weights_text, states_text, stages_text, exchange_text):
         if said := write(scenario, folder):
             yield said
     if 0 in longest_requests(scenario, folder):
@@ -219,7 +219,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     model = scenario.model
     if model is not None and model.gpu is not None and not blocks_follow(scenario):
         there = max(0, sized(scenario, folder).blocks - 1)
-        most = max(pool.gpu_blocks for pool in fleet(scenario))
+        most = max(server_blocks(scenario, folder)) - 1
         verb = "has" if there >= most else "has only"
         yield f"{model.gpu} {verb} about {there:,} usable blocks for {most:,}"
 
@@ -242,7 +242,7 @@ def _roles(scenario: Scenario) -> Iterator[str]:
 def _unlike(scenario: Scenario, folder: Path) -> Iterator[str]:
     """Say what each pool has of the flags that are not the same for all."""
     for flag in _OF_POOLS:
-        values = _of_pools(scenario, flag)
+        values = _OF_POOLS[flag](scenario, folder)
         if len(set(values)) > 1:
             yield f"{flag}: {', '.join(map(str, values))}, in the order of the pools"
     lengths = longest_requests(scenario, folder)

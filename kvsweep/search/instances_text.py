@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.fleet import has_pools
+from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.errors import InputError
-from kvsweep.search.server_model import blocks_follow, model_name
+from kvsweep.search.server_model import blocks_follow, model_name, other_layers
 from kvsweep.sizing.model import Model
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
@@ -52,6 +52,27 @@ def instances_text(scenario: Scenario, folder: Path) -> str:
     return (
         f"{count} such servers behind a router (here {routing}); instances of one command with "
         f"{option} would share the experts, and have other blocks and step times"
+    )
+
+
+def attention_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say that the blocks of a server are others than those simulated; None if they are not.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    folder : Path
+        Where its file names start from.
+    """
+    shape = other_layers(scenario, folder)
+    if shape is None or blocks_follow(scenario):
+        return None
+    blocks = ", ".join(f"{pool.gpu_blocks:,}" for pool in fleet(scenario))
+    return (
+        f"{blocks} blocks of full attention were simulated; the model has other layers too: those "
+        f"of the command hold as many requests of {shape.limits.max_model_len:,} tokens, and fewer "
+        "shorter ones"
     )
 
 

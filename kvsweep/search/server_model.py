@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.cache_section import CAPACITIES
 from kvsweep.config.fleet import InstancePool, fleet, longest_of
+from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import sized
 from kvsweep.errors import InputError
 from kvsweep.sizing.capacity import Layout, layout
+from kvsweep.sizing.groups import blocks_per_request
+from kvsweep.sizing.layers import cdiv
 from kvsweep.sizing.model import Model
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_model, model_names, published_name
@@ -76,6 +79,37 @@ def blocks_follow(scenario: Scenario) -> bool:
     return model is not None and model.gpu is not None and given.isdisjoint(CAPACITIES) and not own
 
 
+def server_blocks(scenario: Scenario, folder: Path) -> list[int]:
+    """Return the ``num_gpu_blocks`` of a server of each pool, vLLM's null block included.
+
+    Where a model with other layers is simulated as one with full attention (`other_layers`), these
+    are blocks of its own.
+    """
+    pools, shape = fleet(scenario), other_layers(scenario, folder)
+    if shape is None:
+        return [pool.gpu_blocks + 1 for pool in pools]
+    longest, needed = shape.limits.max_model_len, shape.request_blocks
+    tokens = [pool.gpu_blocks * scenario.cache.block_size for pool in pools]
+    # Windows alone take less of a long request, but all of a short one.
+    size = shape.block_sizes[-1]
+    return [max(cdiv(n, size), cdiv(n * needed, longest)) + 1 for n in tokens]
+
+
+def other_layers(scenario: Scenario, folder: Path) -> Layout | None:
+    """Return the layout of a model that is simulated as if it had full attention only.
+
+    Its ``request_blocks`` are those of the longest request that servers take. None where blocks are
+    simulated as those of the model: it has full attention, or the scenario has its groups.
+    """
+    known = _layout(scenario, folder)
+    if known is None or known[1].plain or is_hybrid(scenario.cache.groups):
+        return None
+    model, shape = known
+    limits = shape.limits._replace(max_model_len=_wanted(scenario, model))
+    needed = blocks_per_request(shape.groups, limits)
+    return replace(shape, limits=limits, request_blocks=needed)
+
+
 def longest_requests(scenario: Scenario, folder: Path) -> list[int | None]:
     """Return the ``--max-model-len`` that each pool needs.
 
@@ -94,7 +128,10 @@ def longest_requests(scenario: Scenario, folder: Path) -> list[int | None]:
     model, shape = known
     usual = _wanted(scenario, model)
     default = model.usual_model_len or model.max_model_len
-    lengths = [_fitting(scenario, pool, shape, usual) for pool in fleet(scenario)]
+    lengths = [
+        _fitting(scenario, pool, shape.longest(blocks), usual)
+        for pool, blocks in zip(fleet(scenario), server_blocks(scenario, folder), strict=True)
+    ]
     return [None if length == default else length for length in lengths]
 
 
@@ -133,12 +170,12 @@ def _bounds(scenario: Scenario) -> int | None:
     return None if bounds is None else bounds[0]
 
 
-def _fitting(scenario: Scenario, pool: InstancePool, shape: Layout, most: int) -> int:
+def _fitting(scenario: Scenario, pool: InstancePool, room: int, most: int) -> int:
     if pool.max_model_len is not None:
         most = min(most, pool.max_model_len)
     if not scenario.engine.enable_chunked_prefill:
         most = min(most, pool.max_num_batched_tokens)
-    return min(most, shape.longest(pool.gpu_blocks + 1))
+    return min(most, room)
 
 
 def _layout(scenario: Scenario, folder: Path) -> tuple[Model, Layout] | None:

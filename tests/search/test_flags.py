@@ -374,3 +374,34 @@ def test_what_windows_keep_has_its_flag_unless_it_is_vllms_default(tmp_path):
     assert (
         flag not in served_by(tmp_path, '[model]\npreset = "llama-3.1-8b"\ngpu = "h200"\n').command
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-oss-120b", "gemma-3-27b", "gemma-4-26b", "qwen3-next-80b-a3b", "llama-3.1-8b"]
+)
+def test_blocks_of_full_attention_are_told_as_those_of_the_models_own_layers(tmp_path, name):
+    """A server of Gemma 3 with as many blocks held an eighth of the requests."""
+    asked = {"max_num_batched_tokens": 2048, "async_scheduling": False}
+    told = answer(Question(model=name, kv_memory="20GiB", **asked))
+    text = f'[model]\npreset = "{name}"\ngpu = "h200"\nweights_gib = 60\n[cache]\ngpu_tokens = '
+    text += f'{told.tokens}\n[latency]\nmodel = "qwen3-32b/h100/tp2"\n'
+    found = served_by(tmp_path, text)
+    words = shlex.split(found.command)
+    blocks = int(words[words.index("--num-gpu-blocks-override") + 1])
+    assert blocks == pytest.approx(told.blocks, abs=2)
+    room = next(note for note in found.notes if note.startswith("h200 has about "))
+    assert room.endswith(f" usable blocks for {blocks - 1:,}")
+    longest = told.served.limits.max_model_len
+    said = f"those of the command hold as many requests of {longest:,} tokens, and fewer shorter"
+    assert (said in " ".join(found.notes)) == (not told.layout.plain)
+
+
+def test_windows_alone_are_not_told_fewer_blocks_than_were_simulated(tmp_path):
+    """Requests of a prompt or two take them all."""
+    config = load_config("llama-3.1-8b")[0] | {"sliding_window": 512}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    text = '[model]\nconfig = "config.json"\n[latency]\nmodel = "llama-3.1-8b/h100/tp1"\n'
+    text += "[cache]\ngpu_blocks = 3000\n"
+    assert "--num-gpu-blocks-override 3001" in served_by(tmp_path, text).command
+    full = text + 'groups = [{ kind = "full" }]\n'
+    assert "--num-gpu-blocks-override 3001" in served_by(tmp_path, full).command
