@@ -22,6 +22,8 @@ from kvsweep.config.served_text import (
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
+from kvsweep.sizing.asking import answer
+from kvsweep.sizing.question import Question
 from kvsweep.sizing.served_steps import step_terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model
@@ -203,7 +205,7 @@ def test_a_hybrid_may_be_taken_for_a_model_with_full_attention(load):
     )
     full = 'groups = [{ kind = "full" }]\n'
     (own,) = scenarios(load(text + full + "cpu_blocks = 10\ntransfer_bandwidth = 1.0"))
-    assert own.cache.gpu_blocks == 9_792
+    assert own.cache.gpu_blocks == 9_792 * 8_192 // (8_192 + 137)  # 137 of a request are windows'
     with pytest.raises(InputError, match=r"with the groups of this model.*kind = 'full'"):
         load(text + "cpu_blocks = 10\ntransfer_bandwidth = 1.0")
 
@@ -713,3 +715,25 @@ def test_fewer_tokens_of_a_step_are_a_remedy_by_their_key(tmp_path):
     path.write_text(f"[model]\n{model}[engine]\nmax_num_batched_tokens = 262144\n{WORKLOAD}")
     with pytest.raises(InputError, match=r"a smaller engine\.max_num_batched_tokens or a larger"):
         load_sweep(path).scenario({})
+
+
+def test_a_model_with_other_layers_taken_for_full_attention_holds_as_many_tokens(load, tmp_path):
+    """As many blocks of Gemma 3 held a quarter more."""
+    text = '[model]\npreset = "{}"\nkv_gib = 20.0\n' + LATENCY + "[cache]\n{}"
+    full = 'groups = [{ kind = "full" }]\n'
+    for name in ("gpt-oss-120b", "gemma-3-27b", "qwen3-next-80b-a3b"):
+        found = answer(
+            Question(
+                model=name, kv_memory="20GiB", max_num_batched_tokens=2048, async_scheduling=False
+            )
+        )
+        sweep = load(text.format(name, full))
+        (one,) = scenarios(sweep)
+        tokens = one.cache.gpu_blocks * one.cache.block_size
+        assert found.tokens * 0.99 < tokens <= found.tokens
+        assert f"{one.cache.gpu_blocks:,} blocks of full attention hold as many" in told(sweep)[0]
+    config = load_config("llama-3.1-8b")[0] | {"sliding_window": 512}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    windows = text.format("llama-3.1-8b", full).replace("preset", "config")
+    (alone,) = scenarios(load(windows, f"model.config={tmp_path}/config.json"))
+    assert alone.cache.gpu_blocks == 20 * 2**30 // (16 * 131_072) - 1

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.cache_section import CAPACITIES
-from kvsweep.config.groups import CacheGroup
+from kvsweep.config.groups import CacheGroup, is_hybrid
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.defaults import UTILIZATION
@@ -137,6 +137,8 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
         found["groups"] = _groups(told)
     if model.decides and not any(key in given for key in CAPACITIES):
         blocks = told.blocks - 1  # without vLLM's null block
+        if is_taken_for_full(scenario, told):
+            blocks = _blocks_of_full(told.layout, blocks) if blocks > 0 else blocks
         if not 1 <= blocks <= MAX_BLOCKS:
             raise _no_such_cache(model, told, blocks)
         found["gpu_blocks"] = blocks
@@ -144,6 +146,28 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     if told.served.state is not None and {"groups", "gpu_blocks"} & found.keys():
         found["block_size"] = told.block_size
     return found
+
+
+def is_taken_for_full(scenario: Scenario, told: Answer) -> bool:
+    """Return whether a model with other layers is simulated as one with full attention only.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    told : Answer
+        Of `sized`.
+    """
+    groups, given = scenario.cache.groups, scenario.cache.model_fields_set
+    assert told.layout is not None
+    return not told.layout.plain and "groups" in given and not is_hybrid(groups)
+
+
+def _blocks_of_full(layout: Layout, blocks: int) -> int:
+    """Return the blocks of full attention that hold as many of the longest requests."""
+    # Windows alone take less of a long request, but all of a short one.
+    tokens = min(layout.logged_tokens(blocks), blocks * layout.block_sizes[-1])
+    return tokens // layout.block_size
 
 
 def _no_such_cache(model: ServedModel, told: Answer, blocks: int) -> KeyProblem:

@@ -13,7 +13,7 @@ from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset, preset_names
-from kvsweep.config.served_model import sized
+from kvsweep.config.served_model import is_taken_for_full, sized
 from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.pipeline import longest_stage
@@ -98,9 +98,13 @@ def _who_wins(scenario: Scenario, told: Answer, blocks: str | None) -> str | Non
         if blocks is None:
             blocks = f"{scenario.cache.gpu_blocks:,}"
         return f"cache.{given} wins: {blocks} blocks{kind}"
+    said = []
     if told.margin is not None and told.margin[0] != told.margin[1]:
-        return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
-    return None
+        said.append(f"estimated, {told.margin[0]:,} to {told.margin[1]:,}")
+    if is_taken_for_full(scenario, told):
+        full = blocks or f"{scenario.cache.gpu_blocks:,}"
+        said.append(f"{full} blocks of full attention hold as many")
+    return "; ".join(said) or None
 
 
 def _pools_win(scenario: Scenario) -> str | None:
