@@ -335,3 +335,18 @@ def test_where_the_tokens_of_a_step_leave_no_memory_fewer_are_the_remedy():
     with pytest.raises(InputError) as refused:  # the weights alone leave none
         ask(model="llama-3.1-70b", gpu="h100", max_num_batched_tokens=131072)
     assert "smaller" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "seqs", "tokens"),
+    [
+        ("69.9GiB", 256, 2048),
+        ("70GiB", 1024, 8192),
+        ("159GiB", 1024, 8192),
+        ("160GiB", 1024, 16384),
+    ],
+)
+def test_defaults_of_servers_go_by_the_memory_of_the_gpu(gpu, seqs, tokens):
+    """vLLM compares with 70 and 160 GiB, both included."""
+    usual = find_gpu(gpu).defaults()
+    assert (usual.max_num_seqs, usual.max_num_batched_tokens) == (seqs, tokens)

@@ -349,3 +349,37 @@ def test_a_pipeline_has_no_more_blocks_than_the_memory_of_a_stage_holds(log):
     text = f"{OF_A_PIPELINE}{SIZE}\n".replace("66.10", "36.10")
     (told,) = of(log(text), model="qwen3-8b").warnings
     assert "not 209,032: another model" in told
+
+
+@pytest.mark.parametrize(
+    ("blocks", "alike"), [(4092, False), (4093, True), (4098, True), (4099, False)]
+)
+def test_a_log_and_the_formula_differ_by_more_than_the_rounding_of_its_gib(log, blocks, alike):
+    """8.00 GiB are anything from 7.995 to 8.005, in blocks of 2 MiB."""
+    text = "non-default args: {'max_model_len': 8192}\nAvailable KV cache memory: 8.00 GiB\n"
+    text += f"# GPU blocks: {blocks}\n"
+    options = {"model": "llama-3.1-8b", "block_size": 16}
+    assert any("by the formula" in told for told in of(log(text), **options).warnings) != alike
+    # Of two stages blocks have 1 MiB, and one of them may have had room for fewer.
+    two = text.replace("'max", "'pipeline_parallel_size': 2, 'max")
+    assert not any("by the formula" in told for told in of(log(two), **options).warnings)
+
+
+def test_of_several_engines_the_one_with_the_least_concurrency_counts(log):
+    lines = "".join(
+        f"GPU KV cache size: {size} tokens\nMaximum concurrency for {longest} tokens per request: "
+        f"{times}x\n"
+        for size, longest, times in (("16,384", "8,192", "2.00"), ("163,840", "16,384", "10.00"))
+    )
+    found = read_server(log(lines))
+    assert (found.tokens, found.max_model_len, found.concurrency) == (16_384, 8_192, 2.0)
+
+
+def test_memory_that_an_override_passes_over_may_be_none(log):
+    text = (
+        "non-default args: {'block_size': 16}\nAvailable KV cache memory: -0.50 GiB\n"
+        "Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512\n"
+    )
+    assert of(log(text)).blocks == 512
+    with pytest.raises(InputError, match="this server had none, and did not start"):
+        of(log(text.partition("Overriding")[0]))
