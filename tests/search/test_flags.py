@@ -405,3 +405,9 @@ def test_windows_alone_are_not_told_fewer_blocks_than_were_simulated(tmp_path):
     assert "--num-gpu-blocks-override 3001" in served_by(tmp_path, text).command
     full = text + 'groups = [{ kind = "full" }]\n'
     assert "--num-gpu-blocks-override 3001" in served_by(tmp_path, full).command
+
+
+def test_stages_of_a_pipeline_keep_a_latent_vector_each():
+    """vLLM keeps it once only where all GPUs have all layers."""
+    latent = load_model("deepseek-v3")
+    assert [cpu_copies(latent, 4, pp, None) for pp in (1, 2)] == [1, 8]

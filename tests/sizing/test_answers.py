@@ -350,3 +350,19 @@ def test_defaults_of_servers_go_by_the_memory_of_the_gpu(gpu, seqs, tokens):
     """vLLM compares with 70 and 160 GiB, both included."""
     usual = find_gpu(gpu).defaults()
     assert (usual.max_num_seqs, usual.max_num_batched_tokens) == (seqs, tokens)
+
+
+def test_stages_of_one_gpu_each_have_the_memory_of_several_outside_of_pytorch():
+    for options, gib in (({}, 0.15), ({"pp": 2}, 0.6), ({"tp": 2}, 0.6)):
+        plan = ask(model="llama-3.1-8b", gpu="h100", **options).plan
+        assert plan.other.size == int(gib * 2**30)
+
+
+def test_steps_below_the_small_run_are_not_taken_to_save_memory():
+    """Of what they take less than that run nothing is known."""
+    small, less = (
+        ask(model="llama-3.1-8b", gpu="h100", max_num_seqs=seqs, max_num_batched_tokens=tokens)
+        for seqs, tokens in ((256, 2048), (8, 64))
+    )
+    assert less.plan.activation.size == small.plan.activation.size == int(0.21 * 4.8 * 2**30)
+    assert less.blocks == small.blocks

@@ -323,3 +323,10 @@ def test_tokens_of_a_log_need_the_model_where_layers_keep_states(tmp_path):
     )
     with pytest.raises(InputError, match="depend on its layers; give its --model"):
         answer(Question(log=path))
+
+
+def test_a_gpu_that_is_not_named_is_taken_to_tell_checkpoints():
+    """As Hopper's do, and an A100 does not."""
+    for gpu, copies in (("80GiB", 3), ("h100", 3), ("a100", 2)):
+        found = answer(Question(model="qwen3-next-80b-a3b", gpu=gpu, tp=4))
+        assert found.served.state.copies == copies
