@@ -102,8 +102,8 @@ def _who_wins(scenario: Scenario, told: Answer, blocks: str | None) -> str | Non
     if told.margin is not None and told.margin[0] != told.margin[1]:
         said.append(f"estimated, {told.margin[0]:,} to {told.margin[1]:,}")
     if is_taken_for_full(scenario, told):
-        full = blocks or f"{scenario.cache.gpu_blocks:,}"
-        said.append(f"{full} blocks of full attention hold as many")
+        many = blocks or f"{scenario.cache.gpu_blocks:,}"
+        said.append(f"{many} blocks of full attention hold as many")
     return "; ".join(said) or None
 
 

@@ -99,3 +99,13 @@ def test_more_memory_never_has_fewer_blocks_nor_blocks_more_memory_than_there_is
     blocks = shape.blocks([memory])
     assert blocks * shape.block_bytes[0] <= memory < (blocks + 1) * shape.block_bytes[0]
     assert shape.blocks([memory + more]) >= blocks
+
+
+def test_kinds_of_layers_are_padded_to_the_larger_one_below_one_and_a_half_times():
+    """Two and three layers are just not; three and four are."""
+    full, sliding = LayerCache(1, 4), LayerCache(1, 4, window=64)
+    sizes = [
+        [len(group.members) for group in group_layers([full] * few + [sliding] * more, 16)]
+        for few, more in ((2, 3), (3, 4))
+    ]
+    assert sizes == [[2, 2, 1], [3, 4]]

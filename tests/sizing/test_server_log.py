@@ -383,3 +383,15 @@ def test_memory_that_an_override_passes_over_may_be_none(log):
     assert of(log(text)).blocks == 512
     with pytest.raises(InputError, match="this server had none, and did not start"):
         of(log(text.partition("Overriding")[0]))
+
+
+def test_tokens_of_a_hybrid_are_not_divided_by_its_groups_since_vllm_020(log):
+    """Before it 78,384 tokens were half of the blocks of gpt-oss."""
+    text = GPT_OSS_019.replace("v0.12.0", "v0.28.0")
+    with pytest.raises(InputError, match=r"78,384 tokens do not fit 131,072 tokens a request"):
+        of(log(text), model="gpt-oss-120b")
+
+
+def test_no_tokens_are_no_blocks(log):
+    with pytest.raises(InputError, match="0 tokens are no whole number of blocks"):
+        of(log("GPU KV cache size: 0 tokens\n"))

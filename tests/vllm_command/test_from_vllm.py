@@ -1031,3 +1031,19 @@ def test_an_instruct_model_that_stands_in_for_its_base_is_told():
     served = ("vllm serve Qwen/Qwen2.5-7B",)
     told = answer(Question(served, gpu="h100", model="qwen2.5-7b")).notes
     assert any("or takes longer requests, give its config.json" in line for line in told)
+
+
+def test_limits_of_a_step_may_be_as_large_as_what_bounds_them():
+    """The longest request, the tokens of a step and the requests that run are included."""
+    command = "vllm serve Qwen/Qwen3-8B --max-num-seqs 64 --max-num-batched-tokens 2048 {}"
+
+    def of(options):
+        return keys(answer(Question((command.format(options),), gpu="h100")))
+
+    assert of("--max-num-scheduled-tokens 64")["engine.max_num_batched_tokens"] == 64
+    threshold = "engine.long_prefill_token_threshold"
+    assert of("--long-prefill-token-threshold 2047")[threshold] == 2047
+    assert threshold not in of("--long-prefill-token-threshold 2048")
+    assert threshold not in of("--long-prefill-token-threshold 40960")
+    with pytest.raises(InputError, match="at most the 40,960 tokens of the longest request"):
+        of("--long-prefill-token-threshold 40961")
