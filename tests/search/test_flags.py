@@ -411,3 +411,11 @@ def test_stages_of_a_pipeline_keep_a_latent_vector_each():
     """vLLM keeps it once only where all GPUs have all layers."""
     latent = load_model("deepseek-v3")
     assert [cpu_copies(latent, 4, pp, None) for pp in (1, 2)] == [1, 8]
+
+
+def test_a_threshold_as_long_as_the_longest_request_is_told(tmp_path):
+    """vLLM refuses longer ones only."""
+    text = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n[cache]\ngpu_blocks = 50\n'
+    text += "[engine]\nlong_prefill_token_threshold = 800\n"
+    assert "--max-model-len 800 " in (command := served_by(tmp_path, text).command)
+    assert "--long-prefill-token-threshold 800" in command

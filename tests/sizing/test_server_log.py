@@ -395,3 +395,8 @@ def test_tokens_of_a_hybrid_are_not_divided_by_its_groups_since_vllm_020(log):
 def test_no_tokens_are_no_blocks(log):
     with pytest.raises(InputError, match="0 tokens are no whole number of blocks"):
         of(log("GPU KV cache size: 0 tokens\n"))
+
+
+def test_a_server_that_had_no_memory_at_all_did_not_start(log):
+    with pytest.raises(InputError, match=r"0\.00 GiB; this server had none"):
+        of(log("Available KV cache memory: 0.00 GiB\n"), model="llama-3.1-8b")

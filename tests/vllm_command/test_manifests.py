@@ -454,3 +454,11 @@ def test_a_table_that_is_no_option_is_no_example_of_a_text():
     told = r"args\[1\]: .*Kubernetes takes texts only, as '256'"
     with pytest.raises(InputError, match=told):
         read(workload(container(args=["m", {"tp": 2}])))
+
+
+def test_a_single_replica_needs_no_router(tmp_path):
+    for replicas, routed in ((1, False), (2, True)):
+        path = tmp_path / f"{replicas}.yaml"
+        path.write_text(yaml.safe_dump(workload(container(args=[MODEL]), replicas=replicas)))
+        found = answer(Question((str(path),), gpu="h100"))
+        assert ("routing" in found.text) == routed
