@@ -366,3 +366,10 @@ def test_steps_below_the_small_run_are_not_taken_to_save_memory():
     )
     assert less.plan.activation.size == small.plan.activation.size == int(0.21 * 4.8 * 2**30)
     assert less.blocks == small.blocks
+
+
+def test_as_many_requests_as_tokens_of_a_step_are_served_and_no_more():
+    options = {"model": "llama-3.1-8b", "gpu": "h100", "max_num_batched_tokens": 64}
+    assert ask(**options, max_num_seqs=64).blocks > 0
+    with pytest.raises(InputError, match=r"--max-num-seqs: 65; vLLM takes at most .* here 64"):
+        ask(**options, max_num_seqs=65)
