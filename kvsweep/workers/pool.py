@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from distributed.client import ClosedClientError
+
 from kvsweep import _cache, _plain
 from kvsweep.errors import InputError
 from kvsweep.workers.demand import Demand
@@ -224,9 +226,14 @@ class Pool:
     def _submit(self, address: str, what: str, function: Callable[..., Any], *args: Any) -> Future:
         """Let one worker do something before all else."""
         key = f"kvsweep-{what}-{uuid4().hex}"
-        return self.client.submit(
-            function, *args, key=key, workers=[address], priority=100, pure=False
-        )
+        return self.submit(function, *args, key=key, workers=[address], priority=100)
+
+    def submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+        """Send what workers are to do; a client that was closed meanwhile ends the run."""
+        try:
+            return self.client.submit(function, *args, pure=False, **options)
+        except ClosedClientError as error:
+            raise self.gone() from error
 
     def what_is_awaited(self) -> str:
         """Say what is waited for while no worker can be used."""

@@ -194,14 +194,13 @@ class ClusterRun:
         restriction = self._pool.restriction
         key = f"{self._name}-{task.index}-{self._token}-{uuid4().hex[:8]}"
         job, job_on = self._job_of(task, restriction)
-        future = self._pool.client.submit(
+        future = self._pool.submit(
             self._ways.get(task.index, simulate),
             job,
             task,
             self._wanted,
             key=key,
             workers=restriction,
-            pure=False,
             retries=RETRIES,
         )
         self._tasks[future] = Sent(task, set(restriction or ()), job, job_on)
@@ -211,12 +210,11 @@ class ClusterRun:
         """Return the job of a task, sent if need be, and the workers that may have it."""
         block = self._whole.cells.variant_block(task)
         if block not in self._jobs or self._jobs[block][0].cancelled():
-            job = self._pool.client.submit(
+            job = self._pool.submit(
                 bytes,
                 packed(self._whole.only(task)),
                 key=f"{self._name}-job-{self._token}-{uuid4().hex[:8]}",
                 workers=restriction,
-                pure=False,
             )
             self._jobs[block] = job, set(restriction or ())
             while len(self._jobs) > JOBS:

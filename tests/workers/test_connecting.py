@@ -16,6 +16,7 @@ from remote_cluster import Remote
 from sweeping import BASE, GRID, make_sweep, tree
 
 import kvsweep
+from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
 from kvsweep.workers.connecting import connected
@@ -360,3 +361,23 @@ def test_what_is_no_address_is_found_without_a_connection(sweep, tmp_path, monke
     monkeypatch.delattr("kvsweep.workers.connecting._within")
     with pytest.raises(InputError, match="no scheduler answers; "):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
+
+
+def test_a_client_that_is_closed_meanwhile_ends_the_run_with_one_line(sweep, tmp_path, monkeypatch):
+    """Between two looks at who is there Dask's own error of what cannot be sent came through."""
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (1e-5, 1e-5))  # more tasks than are sent at once
+    out = tmp_path / "b.zarr"
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def close(done, total):
+            if done:
+                client.close()
+
+        with pytest.raises(InputError, match=r"^client: the scheduler is gone, or its connection"):
+            kvsweep.run(sweep, out=out, client=client, progress=close)
+    kvsweep.run(sweep, out=out)
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr")
+    assert tree(out) == tree(tmp_path / "whole.zarr")
