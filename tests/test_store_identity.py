@@ -360,3 +360,26 @@ def test_scorers_in_another_order_add_up_otherwise_and_are_refused(tmp_path, whi
     names = [one.partition(" ")[0] for one in SCORERS]
     key = "cluster.scorers" if which == "base" else "policies.base.cluster.scorers"
     assert told == {key: (", ".join(names), ", ".join(names[::-1]))}
+
+
+def test_keys_that_the_kvsweep_of_a_store_did_not_know_are_not_told_as_set_in_it(
+    tmp_path, monkeypatch
+):
+    """A release that brings a key said of each store of before that it is None there."""
+
+    def as_before(sweep):
+        found = canonical(sweep)
+        del found["scenario"]["engine"]["max_num_seqs"]
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "canonical", as_before)
+        patch.setattr("kvsweep.simulate.source_hash", lambda: "0123")
+        run(tmp_path, shard="1/2")
+    with pytest.raises(InputError, match=r"a\.zarr: made by other sources of the simulator, 0"):
+        run(tmp_path)
+    run(tmp_path, shard="2/2", out="b.zarr")
+    with pytest.raises(InputError, match=r"cannot be merged with b\.zarr: made by other sources"):
+        kvsweep.merge(["b.zarr", "a.zarr"], out="m.zarr")
+    with pytest.raises(InputError, match=r"scenario\.workload\.requests is 20 in"):
+        run(tmp_path, TEXT.replace("= 20\n", "= 30\n"), shard="2/2", out="b.zarr")

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep._version import __version__
+from kvsweep.config.canonical import leaves
 from kvsweep.errors import InputError
 from kvsweep.store.inputs import FILES, TRACES, sums_of_cells
 from kvsweep.store.refusals import FORMAT
-from kvsweep.store.unlike_sweeps import GRID, cells_only, difference_of_sweeps, orders
+from kvsweep.store.unlike_sweeps import GRID, NAMES, cells_only, difference_of_sweeps, orders
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -113,8 +114,7 @@ def check_same(
         If the store was made from another sweep (the message names the first key that differs),
         by other sources, or another numba or numpy.
     """
-    made = difference_of_sweeps(there, wanted, folder=folder) or difference_of_runs(there, wanted)
-    if made:
+    if made := difference(there, wanted, folder=folder):
         grows = made.startswith(_OF_THE_GRID) and _has_values_of(there, wanted)
         extends = "--extend keeps its cells, " if grows else ""
         raise InputError(f"{path}: {made}; {extends}{WAYS_OUT}")
@@ -130,6 +130,28 @@ def _has_values_of(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         for attributes in (there, wanted)
     )
     return all(values <= now.get(key, set()) for key, values in before.items())
+
+
+def difference(
+    there: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    names: tuple[str, str] = NAMES,
+    folder: Path | None = None,
+) -> str:
+    """Say what was another when a store was made: its sweep, or what else decides its cells.
+
+    Where another kvsweep made it that knows other keys, that is said: nobody has set those.
+
+    Parameters
+    ----------
+    there, wanted, names, folder
+        As for `difference_of_sweeps`.
+    """
+    runs = difference_of_runs(there, wanted)
+    keys = [set(dict(leaves(cells_only(of).get("scenario") or {}))) for of in (there, wanted)]
+    if runs and keys[0] != keys[1] and there.get("source_hash") != wanted["source_hash"]:
+        return runs
+    return difference_of_sweeps(there, wanted, names, folder) or runs
 
 
 def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

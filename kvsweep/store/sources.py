@@ -10,7 +10,7 @@ from kvsweep.errors import InputError
 from kvsweep.store import details
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import Check, Shards, check
-from kvsweep.store.identity import describe, difference_of_runs
+from kvsweep.store.identity import describe, difference
 from kvsweep.store.layout import arrays
 from kvsweep.store.metadata import Root
 from kvsweep.store.parts import FOLDER, Head, name_of, read
@@ -134,7 +134,7 @@ def check_alike(sources: Sequence[Source]) -> None:
     for other in sources[1:]:
         names = str(other.path), str(first.path)
         there, wanted = other.attributes, first.attributes
-        reason = difference_of_sweeps(there, wanted, names) or difference_of_runs(there, wanted)
+        reason = difference(there, wanted, names)
         if not reason and other.shards.sweep != first.shards.sweep:
             reason = "laid out by another version of kvsweep"
         if reason:
