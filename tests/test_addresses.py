@@ -477,3 +477,83 @@ def test_who_waits_for_a_sign_of_life_is_told_of_it_once(caplog, monkeypatch):
         pass
     told = "memory://kept/a.zarr: process 77 on elsewhere was writing it; waiting up to"
     assert caplog.text.count(told) == 1
+
+
+def test_what_a_move_leaves_behind_is_removed_by_the_next_run(sweep, tmp_path, monkeypatch):
+    """Objects without a root are no store, beside which none could be extended any more."""
+    run(sweep)
+    real = objects._delete
+
+    def dies(bucket, names):
+        if str(bucket.path).endswith(".larger"):
+            raise KeyboardInterrupt
+        real(bucket, names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(objects, "_delete", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(make_sweep(tmp_path, MORE), extend=True)
+    assert len(hidden()) > 1
+    more = make_sweep(tmp_path, TEXT.replace("count = 6", "count = 12"))
+    run(more, extend=True)
+    kvsweep.run(more, out="more.zarr", workers=1)
+    assert there() == tree(Path("more.zarr"))
+    assert hidden() == []
+
+
+def test_what_the_smaller_store_alone_had_is_not_in_the_larger(sweep, tmp_path):
+    run(sweep)
+    late = "/kept/a.zarr/status/parts/0"
+    fsspec.filesystem("memory").pipe_file(late, b"of a worker that was late")
+    more = make_sweep(tmp_path, MORE)
+    run(more, extend=True)
+    kvsweep.run(more, out="more.zarr", workers=1)
+    assert there() == tree(Path("more.zarr"))
+
+
+def test_a_larger_store_takes_no_place_but_that_of_its_smaller_one(sweep, tmp_path, monkeypatch):
+    """Nor takes one that is half done the place of one of the same sweep that is whole."""
+    run(sweep)
+    before = there()
+    more = make_sweep(tmp_path, MORE)
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    for at in ("kvsweep.store.objects.move", "kvsweep.store.filling.Store.accept"):
+        with monkeypatch.context() as patch:
+            patch.setattr(at, dies)
+            with pytest.raises(KeyboardInterrupt):
+                run(more, extend=True)
+        run(sweep)  # whether the larger one is whole
+        assert there() == before
+        run(more, overwrite=True)
+        whole = there()
+        with monkeypatch.context() as patch:
+            patch.setattr("kvsweep.simulate.simulate_batch", dies)
+            run(more)
+        assert there() == whole
+        objects.remove(located("memory://kept/.a.zarr.larger"))
+        run(sweep, overwrite=True)
+        assert there() == before
+
+
+def test_a_store_whose_only_seed_is_0_has_no_object_of_it(tmp_path, monkeypatch):
+    """Zarr writes no chunk in which all is the fill value."""
+    put = Bucket.put
+
+    def put_bytes(self, name, data, **options):
+        put(self, name, memoryview(data).tobytes(), **options)  # else a TypeError
+
+    monkeypatch.setattr(Bucket, "put", put_bytes)
+    sweep = make_sweep(tmp_path, TEXT.replace("count = 6", "count = 1"))
+    run(sweep)
+    kvsweep.run(sweep, out="one.zarr", workers=1)
+    assert there() == tree(Path("one.zarr"))
+    assert "seed/c/0" not in there()
+
+
+def test_a_store_is_made_beside_arrays_of_others(sweep, whole):
+    fsspec.filesystem("memory").pipe_file("/kept/zarr.json", b'{"zarr_format": 3}')
+    run(sweep)
+    assert there() == whole
