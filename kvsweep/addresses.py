@@ -15,6 +15,8 @@ from kvsweep.files import is_special, output_path
 # pathlib keeps one slash of two. One letter is a drive of Windows.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _LOCAL = ("file", "local")
+# Further names of a protocol, by which an address leads to the same store.
+_ALIASES = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _CREDENTIALS = re.compile(r"(?<=:)[^/@]*(?=@)|(?<=\?).*", re.DOTALL)
 _PATTERN = re.compile(r"[*?\[\]]")  # which fsspec takes for many names
 
@@ -142,7 +144,7 @@ def folder_of_store(path: Path) -> Path:
 def is_same(path: Where, other: Where) -> bool:
     """Whether both lead to one file, through links of both kinds; what keeps nothing is none."""
     if isinstance(path, Address) or isinstance(other, Address):
-        return path == other
+        return _by_one_name(path) == _by_one_name(other)
     real = os.path.realpath(path)
     if is_special(Path(real)):
         return False
@@ -159,7 +161,13 @@ def overlap(path: Where, other: Where) -> bool:
 
 def _is_in_store(path: Where, store: Where) -> bool:
     if isinstance(path, Address) or isinstance(store, Address):
-        return str(path).startswith(f"{store}/")
+        return _by_one_name(path).startswith(f"{_by_one_name(store)}/")
     root = Path(os.path.realpath(store))
     inside = Path(os.path.realpath(path)).is_relative_to(root)
     return inside and (root / "zarr.json").is_file()
+
+
+def _by_one_name(place: Where) -> str:
+    """Return an address by the first of the names that its protocol has."""
+    protocol, colon, path = str(place).partition("://")
+    return f"{_ALIASES.get(protocol, protocol)}{colon}{path}"

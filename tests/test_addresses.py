@@ -13,7 +13,7 @@ from longer import long_but
 from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
 
 import kvsweep
-from kvsweep.addresses import Address, located
+from kvsweep.addresses import Address, is_same, located, overlap
 from kvsweep.errors import InputError
 from kvsweep.store import bucket, leases, lock, objects, parts, storage
 from kvsweep.store.bucket import Bucket
@@ -557,3 +557,13 @@ def test_a_store_is_made_beside_arrays_of_others(sweep, whole):
     fsspec.filesystem("memory").pipe_file("/kept/zarr.json", b'{"zarr_format": 3}')
     run(sweep)
     assert there() == whole
+
+
+@pytest.mark.parametrize("names", [("s3", "s3a"), ("gs", "gcs"), ("az", "abfs"), ("abfs", "abfss")])
+def test_a_store_by_another_name_of_its_protocol_is_the_same(names):
+    """A merge with --overwrite would delete what it was to read."""
+    first, other = (located(f"{name}://bucket/a.zarr") for name in names)
+    assert is_same(first, other)
+    assert overlap(first.with_name("a.zarr/b.zarr"), other)
+    assert not overlap(first, other.with_name("b.zarr"))
+    assert not is_same(first, Path("a.zarr"))
