@@ -14,7 +14,7 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import FOLDER_GONE, InputError, folder_is_gone, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -209,9 +209,7 @@ def _told(value: object) -> str:
     """Write an argument as Python has it, where `shown` writes what files have."""
     if value is None or isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str | list | tuple) and "\n" in repr(
-        value
-    ):  # datasets and other tables
+    if "\n" in repr(value) and not isinstance(value, str | list | tuple):  # datasets, tables
         return f"a {type(value).__name__}"
     if isinstance(value, list | tuple):  # one was wanted, but not of these
         kinds = ", ".join(sorted({type(one).__name__ for one in value}))
@@ -243,6 +241,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             return function(*named, *rest, **options)  # type: ignore[arg-type]
         except InputError as error:
             error.args = (in_python(error.for_command),)
+            raise
+        except FileNotFoundError as error:
+            if folder_is_gone(error):
+                raise InputError(FOLDER_GONE) from error
             raise
 
     return call

@@ -1,5 +1,6 @@
 """The one exception that users see: bad input, said in one line; and text that is safe to show."""
 
+import os
 import re
 
 SHOWN = 60
@@ -99,3 +100,17 @@ def did_you_mean(word: str, known: list[str]) -> str:
     spelled = {name.casefold(): name for name in known}
     close = get_close_matches(clip(word).casefold(), list(spelled), n=1, cutoff=0.6)
     return f"; did you mean {spelled[close[0]]!r}?" if close else ""
+
+
+FOLDER_GONE = "the current folder was deleted: change to one that is there"
+
+
+def folder_is_gone(error: OSError) -> bool:
+    """Whether a system call asked where it is, in a folder that was deleted: it names none."""
+    if not isinstance(error, FileNotFoundError) or error.filename:
+        return False
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False

@@ -226,3 +226,17 @@ def test_a_dataset_is_no_trace(folder):
         with pytest.raises(kvsweep.InputError) as told:
             function(ds)
         assert str(told.value) == "source: expected a path or a dict, got a Dataset"
+
+
+def test_a_current_folder_that_was_deleted_is_told(folder, monkeypatch):
+    """It was a FileNotFoundError of no file, as in a notebook whose folder was moved away."""
+    sweep = kvsweep.load_sweep(folder / "small.toml")
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    store = folder / "results" / "small.zarr"
+    for call in (lambda: kvsweep.run(sweep), lambda: kvsweep.verify(store)):
+        with pytest.raises(kvsweep.InputError, match=r"^the current folder was deleted: change to"):
+            call()
+    assert kvsweep.open_results(store)["steps"].min() > 0

@@ -11,7 +11,6 @@ import errno
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -44,8 +43,7 @@ from kvsweep.cli.terminal import (
 )
 from kvsweep.cli.trace import trace
 from kvsweep.cli.verify import verify
-from kvsweep.errors import InputError
-from kvsweep.reading import working_folder
+from kvsweep.errors import FOLDER_GONE, InputError, folder_is_gone
 
 # An interrupted sweep leaves cells undone.
 INTERRUPTED = 1
@@ -165,8 +163,8 @@ def _reason(error: OSError) -> str:
     """Return what the system refused; asked where it is in a folder that is gone it names none."""
     if error.filename:
         return f"{error.filename}: {error.strerror or error}"
-    if isinstance(error, FileNotFoundError) and working_folder() == Path():
-        return "the current folder was deleted: change to one that is there"
+    if folder_is_gone(error):
+        return FOLDER_GONE
     return error.strerror or str(error)
 
 
