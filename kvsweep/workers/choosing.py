@@ -120,5 +120,6 @@ def found_workers(
 
 def _is_forked() -> bool:
     """Whether this is a fork of a process that had workers of Dask, which would wait forever."""
-    cluster = sys.modules.get("kvsweep.workers.cluster")
-    return cluster is not None and os.getpid() != cluster.PROCESS
+    here = os.getpid()
+    # While another thread loads the module it is there, and has no such name yet.
+    return bool(getattr(sys.modules.get("kvsweep.workers.cluster"), "PROCESS", here) != here)

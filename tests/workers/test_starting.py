@@ -9,7 +9,7 @@ import pytest
 from sweeping import BASE, GRID, write_sweep
 
 from kvsweep.errors import InputError
-from kvsweep.workers import starting
+from kvsweep.workers import choosing, starting
 from kvsweep.workers.choosing import check_workers
 
 RUN = """
@@ -131,3 +131,12 @@ def test_a_fork_of_a_process_that_had_dask_does_without(tmp_path):
     ok, refusal = run(["script.py"], "")[0].splitlines()
     assert ok == "True"
     assert refusal.startswith("processes: this process was forked from one that had Dask")
+
+
+def test_a_module_that_another_thread_is_loading_tells_of_no_fork(monkeypatch):
+    """Two threads that ran sweeps with processes at once: one had an AttributeError."""
+    module = ModuleType("half of it")
+    monkeypatch.setitem(sys.modules, "kvsweep.workers.cluster", module)
+    assert not choosing._is_forked()
+    module.PROCESS = -1
+    assert choosing._is_forked()
