@@ -160,3 +160,22 @@ def test_a_store_that_was_deleted_is_told_to_be_gone(tmp_path, path, filled, ver
     for name in ("status", "steps"):
         with pytest.raises(InputError, match=r"a\.zarr: the store was moved or deleted since it "):
             ds[name].load()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_store_that_is_run_anew_is_told_while_cells_are_missing(ds, path, verify):
+    """It was told to be damaged; without comparison cells that are pending were read as numbers."""
+    ds = kvsweep.open_results(path, verify=verify)
+    before = ds["ttft_p50_ms"].values
+
+    def interrupted(done, total):
+        raise KeyboardInterrupt
+
+    sweep = make_sweep(path.parent)
+    with pytest.raises(KeyboardInterrupt):
+        kvsweep.run(sweep, out=path, workers=1, overwrite=True, progress=interrupted)
+    with pytest.raises(InputError, match=REPLACED):
+        ds["steps"].load()
+    kvsweep.run(sweep, out=path, workers=1)
+    assert ds["steps"].min() > 0
+    assert np.array_equal(ds["ttft_ms"].isel(quantile=0), before)

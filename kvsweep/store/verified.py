@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from kvsweep.addresses import Address
 from kvsweep.errors import InputError
-from kvsweep.store.checking import IDENTITY, Shards
+from kvsweep.store.checking import COMPLETE, IDENTITY, Shards
 from kvsweep.store.details import rows
 from kvsweep.store.metadata import ROOT, read_root
 from kvsweep.store.packing import assembled
@@ -177,7 +177,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
             self._seen[ROOT] = version
 
     def _what_happened(self) -> InputError | None:
-        """Return the error of a store that is not there any more, or of other cells.
+        """Return the error of a store that is not there any more, of other cells, or begun anew.
 
         Of a damaged one that is not known.
         """
@@ -186,8 +186,9 @@ class VerifiedStore(Store):  # type: ignore[misc]
             root = read_root(folder.path, MAKER)
         except InputError:
             return gone(self._told) if folder.get(ROOT) is None else None
-        other = root.intact and str(root.attributes.get(IDENTITY)) != self._shards.sweep
-        return replaced(self._told) if other else None
+        other = str(root.attributes.get(IDENTITY)) != self._shards.sweep
+        anew = self._shards.complete and not root.attributes.get(COMPLETE)
+        return replaced(self._told) if root.intact and (other or anew) else None
 
     def _fetched(self, key: str, there: list[int]) -> bytes:
         """Return a whole file of a bucket: to compare it, and then read of it, is one transfer."""
