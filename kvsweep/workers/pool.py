@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from distributed.client import ClosedClientError
-
 from kvsweep import _cache, _plain
 from kvsweep.errors import InputError
 from kvsweep.workers.demand import Demand
@@ -232,7 +230,9 @@ class Pool:
         """Send what workers are to do; a client that was closed meanwhile ends the run."""
         try:
             return self.client.submit(function, *args, pure=False, **options)
-        except ClosedClientError as error:
+        except Exception as error:  # of Dask's own kind, which older releases do not have
+            if self.client.status == "running":
+                raise
             raise self.gone() from error
 
     def what_is_awaited(self) -> str:
