@@ -737,3 +737,17 @@ def test_a_model_with_other_layers_taken_for_full_attention_holds_as_many_tokens
     windows = text.format("llama-3.1-8b", full).replace("preset", "config")
     (alone,) = scenarios(load(windows, f"model.config={tmp_path}/config.json"))
     assert alone.cache.gpu_blocks == 20 * 2**30 // (16 * 131_072) - 1
+
+
+def test_a_hybrid_model_keeps_in_its_cache_what_vllm_does(load):
+    def interval(model, cache=""):
+        text = f'[model]\npreset = "{model}"\ngpu = "h200"\ntp = 2\n[cache]\n{cache}\n'
+        (scenario,) = scenarios(load(text + LATENCY))
+        return scenario.cache.prefix_cache_retention_interval
+
+    assert interval("gpt-oss-120b") == 0
+    assert interval("qwen3-next-80b-a3b") == 0
+    assert interval("llama-3.1-8b") is None
+    assert interval("gpt-oss-120b", "prefix_cache_retention_interval = 64") == 64
+    given = 'groups = [{ kind = "full" }, { kind = "sliding", window = 128 }]'
+    assert interval("gpt-oss-120b", given) is None

@@ -62,7 +62,7 @@ class Cache(Section):
         As vLLM's option: tokens between the places at which groups with windows or states keep
         what a hit needs that ends there, a multiple of `block_size`; 0, vLLM's default from 0.29
         on: only where prompts end, and where others go on. None: they keep all, as interval
-        `block_size` does.
+        `block_size` does; of groups that follow from a model it is 0.
     eviction : str
         Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.cache_section import CAPACITIES
-from kvsweep.config.groups import CacheGroup, is_hybrid
+from kvsweep.config.groups import CacheGroup, is_hybrid, keeps_some
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.defaults import UTILIZATION
@@ -34,6 +34,8 @@ STAGES = ("engine.pipeline_parallel_size", "model.pp")
 
 Gib = Annotated[Positive, Field(le=MAX_MEMORY_BYTES / GIB)]
 Parallel = Annotated[Count, Field(le=MAX_LAYERS)]
+
+RETENTION = "prefix_cache_retention_interval"
 
 
 class ServedModel(Section):
@@ -119,7 +121,8 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     """Return what a scenario's model decides of its cache, by key: groups, blocks, token bytes.
 
     A hybrid model has its groups of layers, unless groups are given or tokens, which say what fits
-    if it had full attention only. Blocks of a model with states have the size that vLLM raises.
+    if it had full attention only; they keep in the prefix cache what vLLM's do by default. Blocks
+    of a model with states have the size that vLLM raises.
 
     Raises
     ------
@@ -135,6 +138,8 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
         found["kv_bytes_per_token"] = float(told.layout.token_bytes)
     if not told.layout.plain and not {"groups", "gpu_tokens"} & given:
         found["groups"] = _groups(told)
+        if keeps_some(found["groups"]) and RETENTION not in given:
+            found[RETENTION] = 0  # vLLM's default from 0.29 on
     if model.decides and not any(key in given for key in CAPACITIES):
         blocks = told.blocks - 1  # without vLLM's null block
         if is_taken_for_full(scenario, told):

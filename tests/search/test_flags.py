@@ -365,10 +365,12 @@ def test_what_windows_keep_has_its_flag_unless_it_is_vllms_default(tmp_path):
     """None, which was vLLM's default before 0.29, keeps all, as the tokens of a block do."""
     text = '[model]\npreset = "gpt-oss-120b"\ngpu = "h200"\n'
     flag = "--prefix-cache-retention-interval"
-    assert f"{flag} 16" in served_by(tmp_path, text).command
+    assert flag not in served_by(tmp_path, text).command
     kept = "[cache]\nprefix_cache_retention_interval = {}\n"
     assert f"{flag} 64" in served_by(tmp_path, text + kept.format(64)).command
     assert flag not in served_by(tmp_path, text + kept.format(0)).command
+    given = '[cache]\ngroups = [{ kind = "full" }, { kind = "sliding", window = 128 }]\n'
+    assert f"{flag} 16" in served_by(tmp_path, text + given).command
     off = "[engine]\nenable_prefix_caching = false\n"
     assert flag not in served_by(tmp_path, text + off).command
     assert (

@@ -2,7 +2,7 @@
 
 Those that a hit needs which ends where hits are likely to: at the last block that a repeated prompt
 hits, at the junction, where others have more without a common window or state, and at multiples of
-an interval. Without an interval, as before vLLM 0.29, all stay. Blocks of full attention always do.
+an interval. Where nothing says so, as before vLLM 0.29, all stay, as full attention's always do.
 
 Of a window that keeps but some, each block from the first to the last that it may keep has a slot,
 of its record, or COUNTED if it has none; so have those that its request has hit, all with records.
