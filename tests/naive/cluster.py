@@ -35,6 +35,7 @@ from .instance import Instance, StepLimit
 from .offload import OffloadInstance
 from .request import BlockKeys
 from .routing import Router
+from .tiered import TieredInstance
 
 ADMISSION, ROUTING = 0, 1
 
@@ -65,7 +66,8 @@ class Cluster:
 
     def __init__(self, requests, scenario, check):
         # With a connector vLLM keeps the keys of other engines, and hits a block less.
-        ahead = scenario.engine.looks_ahead and scenario.cluster.of_role("prefill") is None
+        connects = scenario.cluster.of_role("prefill") is not None or scenario.cache.connects
+        ahead = scenario.engine.looks_ahead and not connects
         self.keys = (KeysAhead if ahead else BlockKeys)(scenario.cache.block_size)
         # Runs that end take about one step per token at most; where urgent requests make others
         # begin anew, a few (the kernel's limit is wider there, for long lists).
@@ -84,9 +86,10 @@ class Cluster:
         self.unsent = [r for r in requests if r.after is None]
 
     def _instances(self, scenario):
-        engine = OffloadInstance if scenario.cache.connects else Instance
+        connects = scenario.cache.connects
+        engine = OffloadInstance if connects else Instance
         if scenario.is_explicit:
-            engine = ExplicitInstance
+            engine = TieredInstance if connects else ExplicitInstance
         settings = [
             scenario.of_pool(pool)
             for pool in self.cluster.pools or [{"instances": self.cluster.instances}]

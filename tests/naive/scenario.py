@@ -91,10 +91,14 @@ class Engine:
         return 1 + 2 * self.drafts if self.drafts else 0
 
     @property
+    def eagle(self):
+        """Whether an EAGLE head drafts tokens."""
+        return self.drafts > 0 and self.speculative["method"] == "eagle"
+
+    @property
     def looks_ahead(self):
         """Whether keys of blocks have a token of the next block in them."""
-        eagle = self.drafts > 0 and self.speculative["method"] == "eagle"
-        return eagle and self.enable_prefix_caching
+        return self.eagle and self.enable_prefix_caching
 
     @property
     def age_us(self):

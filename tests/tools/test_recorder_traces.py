@@ -274,3 +274,23 @@ def test_random_leases_are_renewed_or_not_and_end_early_or_late():
     assert min(steps) < 10 < 100 < max(steps)
     failing = [any(request["pull_fails"] for request in case["requests"]) for case in cases]
     assert set(failing) == {True, False}
+
+
+def test_what_windows_keep_ends_with_blocks():
+    def kept(interval):
+        cache = {"block_size": 4, "gpu_blocks": 9, "prefix_cache_retention_interval": interval}
+        return read_scenario(scenario(cache=cache), "x").retention
+
+    assert [kept(interval) for interval in (None, 0, 8)] == [None, 0, 8]
+    with pytest.raises(InputError, match="retention_interval: 6 is no multiple of block_size, 4"):
+        kept(6)
+
+
+def test_a_head_beside_offload_and_several_groups_is_refused():
+    cache = {"block_size": 4, "gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
+    engine = {"max_num_seqs": 1, "max_num_batched_tokens": 20}
+    engine["speculative"] = {"tokens": 2, "method": "eagle"}
+    assert read_scenario(scenario(engine=engine, cache=cache), "x").drafts == 2
+    cache["groups"] = [{"kind": "full"}, {"kind": "sliding", "window": 8}]
+    with pytest.raises(InputError, match="method: 'eagle', beside cache.offload and several"):
+        read_scenario(scenario(engine=engine, cache=cache), "x")

@@ -16,6 +16,7 @@ FEATURES = (
     *("pipeline-state", "pipeline-spec", "spec-longest"),
     *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
     *("pipeline-state-kept", "state-spec-kept"),
+    *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
@@ -44,6 +45,7 @@ _EITHER = (
     *("pd-lease", "pipeline", "pipeline-state", "spec-longest"),
     *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
     *("pipeline-state-kept", "state-spec-kept"),
+    *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
 )
 
 
@@ -177,7 +179,7 @@ def _speculate(draft: _Draft) -> None:
     r, engine = draft.random, draft.engine
     tokens = r.choice([1, 2, 3, 5])
     method = r.choice(["draft", "eagle"])
-    if {"pd", "hybrid"} <= draft.features:
+    if "hybrid" in draft.features and draft.features & {"pd", "offload"}:
         method = "draft"  # with a connector it matters which group an EAGLE head's layers are in
     engine["speculative"] = {"tokens": tokens, "method": method}
     for request in draft.requests:

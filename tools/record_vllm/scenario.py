@@ -326,6 +326,12 @@ def _check_combination(scenario: Scenario) -> None:
             f"scenario.engine.max_model_len: {longest} is more than max_num_batched_tokens, "
             "which vLLM refuses without chunked prefill"
         )
+    eagle = scenario.speculative is not None and scenario.speculative.method == "eagle"
+    if scenario.offload and eagle and len(scenario.groups) > 1:
+        raise InputError(
+            "scenario.engine.speculative.method: 'eagle', beside cache.offload and several groups: "
+            "the recorder does not know which of them has the head's layers"
+        )
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
     apart: Mapping[str, object] = {

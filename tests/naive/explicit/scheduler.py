@@ -66,7 +66,7 @@ class ExplicitScheduler(Scheduler):
     Attributes
     ----------
     role : str
-        ``both``, ``prefill`` or ``decode``.
+        ``both``, ``prefill`` or ``decode``; ``tiered`` with a CPU tier (`naive.tiered`).
     hold : queue
         Requests that hold blocks without running; it goes before `waiting`.
     loading, loaded : set
@@ -177,9 +177,14 @@ class ExplicitScheduler(Scheduler):
         request.drafts = 0
         decision.give(request, n)
 
+    @property
+    def loads(self):
+        """Whether copies may fill blocks, in no order with the steps on their way."""
+        return self.role in ("decode", "tiered")
+
     def _may_preempt(self, victim):
-        """On decode instances blocks that a batch on its way writes to stay."""
-        return self.role != "decode" or not victim.in_flight
+        """Where loads come, blocks that a batch on its way writes to stay."""
+        return not (self.loads and victim.in_flight)
 
     def _preempt(self, victim, decision):
         known = len(victim.known)
@@ -312,8 +317,11 @@ class ExplicitScheduler(Scheduler):
             for group, found in enumerate(hits)
         )
 
-    def _seat(self, request, tokens, hits, total, reserved=0):
-        """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False."""
+    def _seat(self, request, tokens, hits, total, reserved=None):
+        """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False.
+
+        `reserved` blocks must stay free if what fills them comes from elsewhere.
+        """
         tables, free = self.tables, len(self.pool.free)
         keep = self.watermark_blocks if self.running else 0
         whole = tables.need(request, len(request.known), hits, total, capped=True)
@@ -321,9 +329,9 @@ class ExplicitScheduler(Scheduler):
             return False
         tables.release_left(request, max(0, total - request.in_flight))
         need = tables.need(request, tokens, hits, total, capped=False)
-        if need + keep > len(self.pool.free) - reserved:
+        if need + keep > len(self.pool.free) - (reserved or 0):
             return False
-        if any(map(len, hits)) or (self.role == "decode" and not request.pulled):
+        if any(map(len, hits)) or reserved is not None:
             self.blocks_reused += tables.use(request, hits, total)
         tables.extend(request, tokens)
         return True
@@ -454,7 +462,7 @@ class ExplicitScheduler(Scheduler):
             self.tables.release_left(request, max(0, request.computed - request.in_flight))
         if self.role == "prefill":
             self.held[request] = None
-        elif self.role == "decode" and request.in_flight:
+        elif self.loads and request.in_flight:
             self.owed.append(request)
         else:
             self._release(request, now)

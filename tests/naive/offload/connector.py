@@ -12,7 +12,8 @@ from .manager import BEING_WRITTEN, Manager, Owner
 class Job:
     """A copy, ``load`` to the GPU or ``store`` to the CPU, of chunks of a request.
 
-    `blocks` are those that a store reads; `end_us` is known once it is submitted.
+    `blocks` are those that a store reads, `kept` those of them that its request keeps until it
+    finishes; `end_us` is known once it is submitted.
     """
 
     kind: str
@@ -20,6 +21,7 @@ class Job:
     keys: list
     tokens: int
     blocks: list = field(default_factory=list)
+    kept: list = field(default_factory=list)
     end_us: int | None = None
 
 

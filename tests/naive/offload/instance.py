@@ -57,14 +57,18 @@ class OffloadInstance(Instance):
         Stores that the next batch begins.
     asleep : bool
         Whether batches would change nothing before the next event.
+    blocked : bool
+        Whether it waits for the oldest batch, as there is nothing to schedule: whoever enters.
     """
+
+    step_type = OffloadStep
 
     def __init__(self, index, scenario, keys, max_steps, check):
         super().__init__(index, scenario, keys, max_steps, check)
         self.scheduler = OffloadScheduler(scenario.engine, scenario.cache, keys)
         self.streams = Streams(scenario.cache)
         self.unsubmitted = []
-        self.asleep = False
+        self.asleep = self.blocked = False
 
     def next_event(self):
         entry = self.arriving[0][0] if self.arriving else inf
@@ -81,11 +85,13 @@ class OffloadInstance(Instance):
         self.asleep = False
         while not self.asleep:
             self._enter_queue(now)
-            if self._has_work() and len(self.queue) < self.depth:
+            if self._has_work() and len(self.queue) < self.depth and not self.blocked:
                 self.queue.append(self._schedule(now))
+                self.blocked = not (self.queue[-1].step or self._has_work())
             elif self.queue and self.queue[0].end <= now:
                 batch = self.queue[0]
                 self._process_oldest(now)
+                self.blocked = bool(self.queue) and not self._has_work()
                 idle = batch.idle and all(other.idle for other in self.queue)
                 self.asleep = idle and not self.unsubmitted and self._has_work()
             else:
@@ -107,7 +113,7 @@ class OffloadInstance(Instance):
         if self.device_us > start:
             columns = self._columns(decision, wait, pool.evictions - evictions)
             columns |= self._copies(decision)
-            step = OffloadStep(s=now, t=start, d=self.device_us - start, **columns)
+            step = self.step_type(s=now, t=start, d=self.device_us - start, **columns)
             self._list(step, decision)
         self._note_finishing(decision)
         self.transfer_us += decision.transfer_us
@@ -151,7 +157,10 @@ class OffloadInstance(Instance):
         self.check = check
         self.scheduler.report(batch.reports)
         if check:
-            check_step(self.scheduler, batch.decision)
+            self._check(batch)
+
+    def _check(self, batch):
+        check_step(self.scheduler, batch.decision)
 
     def _copied(self, kind):
         """Return the tokens of each copy of a kind."""

@@ -30,10 +30,14 @@ class Lru:
         rank = self._rank_of(owner)
         for key in keys:
             if key in chunks:
-                self.rank[key] = max(self.rank[key], (rank, -owner.position[key]))
+                self.rank[key] = max(self.rank[key], self._within(rank, owner, key))
 
     def insert(self, key, owner):
-        self.rank[key] = (self._rank_of(owner), -owner.position[key])
+        self.rank[key] = self._within(self._rank_of(owner), owner, key)
+
+    def _within(self, rank, owner, key):
+        position, *group = owner.place(key)
+        return rank, -position, *group
 
     def finish(self, owner, keys, chunks):
         for key in reversed(keys):

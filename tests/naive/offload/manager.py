@@ -32,6 +32,10 @@ class Owner:
     missed: set = field(default_factory=set)
     rank: int | None = None
 
+    def place(self, key):
+        """Return what the chunks of a request stand in order by."""
+        return (self.position[key],)
+
 
 class Manager:
     """vLLM's CPUOffloadingManager.
@@ -108,4 +112,4 @@ class Manager:
 
     def finish(self, owner):
         """Settle the recency of what a finished request has seen."""
-        self.policy.finish(owner, sorted(owner.seen, key=owner.position.get), self.chunks)
+        self.policy.finish(owner, sorted(owner.seen, key=owner.place), self.chunks)

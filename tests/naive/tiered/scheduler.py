@@ -1,0 +1,88 @@
+"""A scheduler of requests with several tables or drafts, which may wait for loads."""
+
+from ..explicit.scheduler import ExplicitScheduler
+from ..offload.scheduler import Copies
+from ..waiting import Tried
+from .connector import TieredConnector
+
+
+def blocks_of(tables):
+    return [block for table in tables for block in table if block is not None]
+
+
+class TieredScheduler(ExplicitScheduler):
+    """An `ExplicitScheduler` with a connector to a CPU tier."""
+
+    def __init__(self, engine, cache, keys):
+        super().__init__(engine, cache, keys, "tiered")
+        self.connector = TieredConnector(cache, engine)
+        self.taken = {}
+
+    @property
+    def busy(self):
+        connector = self.connector
+        return bool(self.running or self.waits or connector.finished or connector.unreported)
+
+    def schedule(self, now):
+        self.taken = {}
+        self.connector.begin()
+        return super().schedule(now)
+
+    def _account(self, decision):
+        """Make the connector's work first: it counts what was computed before the step."""
+        admitted = [request for request, _ in decision.admitted]
+        work = self.connector.build(decision.scheduled, admitted, self.taken, decision.preempted)
+        decision.copies = Copies(work, self.connector.later, self.connector.refused)
+        super()._account(decision)
+
+    def _allocate(self, request, n, now):
+        held = [len(table) for table in request.tables]
+        if not super()._allocate(request, n, now):
+            return False
+        self.taken[request] = [
+            table[first:] for table, first in zip(request.tables, held, strict=True)
+        ]
+        return True
+
+    def _preempt(self, victim, decision):
+        super()._preempt(victim, decision)
+        self.taken.pop(victim, None)
+
+    def _try(self, request, queue, decision):
+        """Admit the head of a queue, or begin to load for it."""
+        if request in self.loading or request.stale:
+            return Tried.PASSED
+        self._use_load(request)
+        if request.computed == 0:
+            hits, local = self.tables.hits(request)
+            load = self.connector.match(request, local)
+            if load is None:
+                return Tried.PASSED
+            if load:
+                return self._load(request, hits, local, load)
+        tried = super()._try(request, queue, decision)
+        if tried is Tried.ADMITTED:
+            self.connector.touched.update(blocks_of(request.tables))
+        return tried
+
+    def _load(self, request, hits, local, load):
+        """Take blocks for what the tier has, beyond what is on the GPU."""
+        total = local + load
+        if not self._seat(request, total, hits, total, self._reserved()):
+            return Tried.ENDS
+        self._count_hits(request, local)
+        self.connector.touched.update(blocks_of(request.tables))
+        self.connector.load(request, local, load)
+        request.computed = total
+        self.loading.add(request)
+        self.prefills.append(request)
+        return Tried.PASSED
+
+    def _finish(self, request, now):
+        self.connector.finish(request)
+        super()._finish(request, now)
+
+    def report(self, jobs):
+        """Take note of complete copies."""
+        for request in self.connector.report(jobs):
+            self.came(request)
