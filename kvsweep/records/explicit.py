@@ -52,9 +52,7 @@ STATE_FIELDS = (
     Field("shared", i32, "block", "leading blocks whose keys other requests have too"),
     Field("private", i32, "block", "its first block without a record; none while it is preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
-    Field(
-        "hit", i32, "block", "blocks that it hit when it was admitted, where windows keep but some"
-    ),
+    Field("hit", i32, "block", "blocks hit at its admission, where windows keep but some"),
     Field("junction", i32, "token", "of blocks that others have beyond what all groups have; or 0"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),

@@ -292,5 +292,5 @@ def test_a_head_beside_offload_and_several_groups_is_refused():
     engine["speculative"] = {"tokens": 2, "method": "eagle"}
     assert read_scenario(scenario(engine=engine, cache=cache), "x").drafts == 2
     cache["groups"] = [{"kind": "full"}, {"kind": "sliding", "window": 8}]
-    with pytest.raises(InputError, match="method: 'eagle', beside cache.offload and several"):
+    with pytest.raises(InputError, match=r"method: 'eagle', beside cache\.offload and several"):
         read_scenario(scenario(engine=engine, cache=cache), "x")

@@ -1,7 +1,7 @@
 """vLLM's OffloadingConnector for several groups: each has its own chunks, all share the tier.
 
-A chunk of a group is `offload_block_factor` of its blocks; its key is the number of the group and the
-key of the last of them.
+A chunk of a group is `offload_block_factor` of its blocks; its key is the number of the group and
+the key of the last of them.
 """
 
 from dataclasses import dataclass
