@@ -53,6 +53,7 @@ STATE_FIELDS = (
     Field("private", i32, "block", "its first block without a record; none while it is preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
     Field("hit", i32, "block", "blocks hit at its admission, where windows keep but some"),
+    Field("slots", i32, "block", "leading blocks that have slots there; others are counted"),
     Field("junction", i32, "token", "of blocks that others have beyond what all groups have; or 0"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
@@ -106,12 +107,13 @@ EDGE_FIELDS = (
     Field("gone", i64, "block", "leading slots of a table whose blocks left its window"),
     Field("step", i64, "step", "when the next one leaves it, in a list (explicit/leavers.py)"),
     Field("own", i64, "step", "from when on it leaves blocks whose keys nobody else has"),
+    Field("bare", i64, "step", "from when on it leaves blocks without keys"),
     Field("until", i64, "step", "from when on none leaves"),
     Field("number", i64, "1", "tables that joined its list before"),
     Field("latest", i64, "index", "place of the last note of its list when its request ended"),
     Field("next", i64, "index", "the table behind it in its list, or -1"),
     Field("before", i64, "index", "the table in front of it, or -1"),
-    Field("counts", i64, "1", "1 if `count` of its list has it"),
+    Field("counts", i64, "1", "1 if `count` of its list has it, 2 if `bare` has"),
 )
 
 LEAVERS_FIELDS = (
@@ -119,7 +121,8 @@ LEAVERS_FIELDS = (
     Field("last", i64, "index", "last of them"),
     Field("joined", i64, "1", "tables that have joined them so far"),
     Field("visited", i64, "step", "last step in which they were asked"),
-    Field("count", i64, "block", "blocks that they leave in a step before `look_at`"),
+    Field("count", i64, "block", "blocks with keys that they leave in a step before `look_at`"),
+    Field("bare", i64, "block", "blocks without keys that they leave then"),
     Field("look_at", i64, "step", "when to look at each"),
     Field("latest", i64, "index", "place of the last note of what they left, or -1"),
     Field("ended", i64, "index", "first table of who has ended, of whom notes tell, or -1"),

@@ -23,7 +23,7 @@ def takes_turns(ws, lane, inst, phase, taken):
     turns = turns and taken > inst["free"] - inst["evictable"]
     if turns and not keeps_states(lane):
         leavers = ws.leavers[phase]
-        turns = leavers["count"] > 0 or inst["step"] >= leavers["look_at"]
+        turns = leavers["bare"] > 0 or inst["step"] >= leavers["look_at"]
         turns = turns and leavers["first"] != NONE and leavers["visited"] < inst["step"]
     return turns
 

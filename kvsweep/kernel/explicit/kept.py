@@ -6,6 +6,8 @@ an interval. Where nothing says so, as before vLLM 0.29, all stay, as full atten
 
 Of a window that keeps but some, each block from the first to the last that it may keep has a slot,
 of its record, or COUNTED if it has none; so have those that its request has hit, all with records.
+But from `slots` of its state on nobody else has the keys of those that it keeps, which are the last
+ones of the prompt: they are counted, and free as a stretch.
 """
 
 import numpy as np
@@ -56,6 +58,41 @@ def kept_between(lane, state, tail):
 
 
 @leaf
+def slots_for(lane, state, hits):
+    """Return how many leading blocks have slots, of a request that hits so many."""
+    slots = np.int64(FAR)
+    if lane["kept_every"] == 0:
+        last, junction = _ends(lane, state)
+        slots = np.int64(state["private"])
+        if junction > slots:  # of a victim, its own blocks from before
+            slots = max(hits, last, junction)
+    return slots
+
+
+@leaf
+def own_between(lane, state, tail):
+    """Return the bounds of what stays and nobody else has; they are equal if there is nothing."""
+    last, _ = _ends(lane, state)
+    return min(max(last - tail, np.int64(state["slots"])), last), last
+
+
+@leaf
+def leaves_by_count(lane, state, tail):
+    """Return from which block on a window leaves what nobody else has, and what has no keys.
+
+    Both by count.
+    """
+    own, bare = np.int64(FAR), np.int64(FAR)
+    if lane["kept_every"] == 0:
+        own, last = own_between(lane, state, tail)
+        _, junction = _ends(lane, state)
+        bare = max(last, junction, np.int64(state["hit"]))
+        if bare > last:
+            own = bare
+    return own, bare
+
+
+@leaf
 def is_sparse(lane, window):
     """Return whether a group of such a window keeps but some of its blocks in the cache."""
     return lane["windows"] != 0 and lane["sparse"] != 0 and window > 0
@@ -73,12 +110,30 @@ def _release_slots(ws, inst, state, group, first, end):
 
 
 @leaf
-def release_kept(ws, lane, inst, state, group, window, first, end):
-    """Free blocks `first` to ``end - 1`` of such a group, which are computed and full."""
-    low, high = kept_between(lane, state, tail_of(lane, window))
+def _release_leading(ws, lane, inst, state, group, tail, first, end):
+    """Free blocks that have slots, as far as they may stay in the cache, and others."""
+    low, high = kept_between(lane, state, tail)
     hit = max(first, min(end, np.int64(state["hit"])))
     low = max(hit, min(low, end))
     high = max(low, min(end, high))
     inst["free"] += end - first - (high - low) - (hit - first)
     _release_slots(ws, inst, state, group, low, high)
     _release_slots(ws, inst, state, group, first, hit)
+
+
+@leaf
+def release_kept(ws, lane, inst, state, s, group, window, first, end):
+    """Free blocks `first` to ``end - 1`` of such a group, which are filled, the last one first."""
+    tail = tail_of(lane, window)
+    slots = max(first, min(end, np.int64(state["slots"])))
+    if slots < end:
+        low, high = own_between(lane, state, tail)
+        low, high = max(low, slots), min(high, end)
+        inst["free"] += end - slots
+        if low < high:
+            inst["free"] -= high - low
+            stretch = block_records.release_stretch(ws, inst, s, group, low, high)
+            for block in range(low, high):
+                ws.tables[slot_of(state, group, block)] = stretch
+    if first < slots:
+        _release_leading(ws, lane, inst, state, group, tail, first, slots)

@@ -16,7 +16,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NEVER, NONE
 from ..blocks.sizes import full_blocks, tokens_beyond
-from .kept import kept_between
+from .kept import leaves_by_count, tail_of
 from .left_behind import cut_out, is_in_use, is_noted, note_of
 from .slots import FAR, groups_of, slot_of
 from .tables import window_of
@@ -48,15 +48,16 @@ def advance_all(ws, lane, leavers):
 
 
 @leaf
-def find_own(lane, state, edge):
+def find_own(lane, state, edge, window):
     """Note from which step on nobody else has the keys of what a table leaves, if it is so.
 
-    Or from which on it has no keys, if the window keeps but some blocks in the cache.
+    And from which on it leaves blocks without keys, if the window keeps but some in the cache.
     """
     private = np.int64(state["private"])
     if lane["sparse"]:
-        _, end = kept_between(lane, state, 0)
-        private = max(end, np.int64(state["hit"]))
+        private, bare = leaves_by_count(lane, state, tail_of(lane, window))
+        if bare < FAR:
+            edge["bare"] = edge["step"] + max(bare - edge["gone"], 0) * lane["block_size"]
     if edge["gone"] >= private or not lane["prefix_caching"]:
         edge["own"] = min(edge["own"], edge["step"])
 
@@ -73,15 +74,21 @@ def _set_edge(inp, lane, state, edge, group):
     if lane["async_scheduling"]:
         edge["until"] = state["since"] + state["limit"] - 1 - state["known"]
     edge["own"] = NEVER
-    find_own(lane, state, edge)
+    edge["bare"] = NEVER
+    find_own(lane, state, edge, window_of(inp, lane, group))
 
 
 @leaf
 def expect(leavers, edge, step):
     """Count a table if it leaves a block by count in `step`, the next visit; else look at it."""
-    edge["counts"] = edge["own"] <= step
-    if edge["counts"]:
+    edge["counts"] = 0
+    if edge["bare"] <= step:
+        edge["counts"] = 2
+        leavers["bare"] += 1
+    elif edge["own"] <= step:
+        edge["counts"] = 1
         leavers["count"] += 1
+        leavers["look_at"] = min(leavers["look_at"], edge["bare"])
     else:
         leavers["look_at"] = min(leavers["look_at"], edge["step"])
     leavers["look_at"] = min(leavers["look_at"], edge["until"])
@@ -126,7 +133,7 @@ def _count_before(ws, table, number, note):
     count = np.int64(0)
     while table != NONE:
         edge = ws.edges[table]
-        left = edge["own"] <= note["step"] < edge["until"]
+        left = edge["own"] <= note["step"] < min(edge["until"], edge["bare"])
         count += left and note["first"] <= edge["number"] < number
         table = np.int64(edge["next"])
     return count
@@ -139,6 +146,10 @@ def _find_own(ws, lane, inst, engine, leavers, table):
     edge = ws.edges[table]
     block = np.int64(edge["gone"]) - 1
     step = np.int64(edge["step"]) - lane["block_size"]
+    if step >= edge["bare"]:
+        bare = full_blocks(lane, step - edge["bare"]) + 1
+        block -= bare
+        step -= bare * lane["block_size"]
     place = np.int64(leavers["latest"])
     while is_noted(lane, engine, place) and step >= edge["own"]:
         note = note_of(ws, lane, inst, engine, place)
@@ -184,7 +195,8 @@ def find_left(ws, lane, inst, engine):
 def _take_out(ws, leavers, table):
     """Take a table out of a list."""
     edge = ws.edges[table]
-    leavers["count"] -= edge["counts"]
+    leavers["count"] -= edge["counts"] == 1
+    leavers["bare"] -= edge["counts"] == 2
     if edge["before"] == NONE:
         leavers["first"] = edge["next"]
     else:

@@ -10,9 +10,9 @@ from ..._jit import leaf
 from ...records import NEVER, NONE
 from .due import catch_up
 from .leavers import advance_all, expect, find_own
-from .left_behind import leave_some
+from .left_behind import leave_bare, leave_some
 from .slots import groups_of
-from .tables import leave_one
+from .tables import leave_one, window_of
 
 
 @leaf
@@ -25,7 +25,7 @@ def _leave_one(inp, ws, lane, inst, tally, engine, table):
     leave_one(inp, ws, lane, inst, engine, request, ws.states[s], s, group)
     edge = ws.edges[table]
     edge["step"] += lane["block_size"]
-    find_own(lane, ws.states[s], edge)
+    find_own(lane, ws.states[s], edge, window_of(inp, lane, group))
 
 
 @leaf
@@ -63,6 +63,7 @@ def end_turns(ws, lane, inst, phase):
 def _look_ahead(ws, lane, inst, leavers):
     """Count who will leave a block at the next visit, and find when to look again."""
     leavers["count"] = 0
+    leavers["bare"] = 0
     leavers["look_at"] = NEVER
     table = np.int64(leavers["first"])
     while table != NONE:
@@ -78,7 +79,9 @@ def _leave_each(inp, ws, lane, inst, tally, engine, leavers):
     table = np.int64(leavers["first"])
     while table != NONE:
         edge = ws.edges[table]
-        if _is_due(inst, edge) and edge["own"] <= inst["step"]:
+        if _is_due(inst, edge) and edge["bare"] <= inst["step"]:
+            leave_bare(inst, engine, 1)
+        elif _is_due(inst, edge) and edge["own"] <= inst["step"]:
             if some == 0:
                 first = np.int64(edge["number"])
             some += 1
@@ -98,8 +101,11 @@ def _leave(inp, ws, lane, inst, tally, engine, leavers):
     """Give back the blocks that a list leaves in this step, whose phase it is."""
     if inst["step"] >= leavers["look_at"]:
         _leave_each(inp, ws, lane, inst, tally, engine, leavers)
-    elif leavers["count"] > 0:
-        leave_some(ws, lane, inst, engine, leavers, leavers["count"], np.int64(0))
+    else:
+        if leavers["bare"] > 0:
+            leave_bare(inst, engine, leavers["bare"])
+        if leavers["count"] > 0:
+            leave_some(ws, lane, inst, engine, leavers, leavers["count"], np.int64(0))
     leavers["visited"] = inst["step"]
 
 

@@ -77,7 +77,7 @@ def leave_some(ws, lane, inst, engine, leavers, count, first):
     Or a smaller number, if nobody is between.
     """
     engine["window_freed"] += count
-    if lane["sparse"] or not lane["prefix_caching"]:
+    if not lane["prefix_caching"]:
         inst["free"] += count
         return
     if engine["left_at"] + count > _circle(lane):
@@ -93,6 +93,13 @@ def leave_some(ws, lane, inst, engine, leavers, count, first):
     leavers["latest"] = engine["left"]
     engine["left"] += count
     engine["left_at"] = at + count
+
+
+@leaf
+def leave_bare(inst, engine, count):
+    """Give back the next block of `count` tables, none of which has a key."""
+    engine["window_freed"] += count
+    inst["free"] += count
 
 
 @leaf

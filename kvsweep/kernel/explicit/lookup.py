@@ -10,6 +10,7 @@ from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .kept import slots_for
 from .own_again import have_again, own_hits, recorded, watch_own
 from .slots import groups_of, slot_of
 from .state_hits import count_hit, find_state, touch_state
@@ -171,6 +172,7 @@ def touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens):
     state["private"] = max(np.int64(state["shared"]), others)  # older ones of a victim keep records
     if lane["sparse"]:
         state["hit"] = hits
+        state["slots"] = slots_for(lane, state, hits)
     if tokens == 0:
         watch_windows(inp, ws, lane, state, s)
         return

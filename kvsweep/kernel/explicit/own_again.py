@@ -9,8 +9,8 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from . import block_records
-from .kept import is_sparse
-from .slots import FAR, groups_of, key_of, slot_of
+from .kept import is_sparse, kept_between, own_between, tail_of
+from .slots import COUNTED, FAR, groups_of, key_of, slot_of
 from .tables import clear, release, release_all, window_of
 
 
@@ -31,11 +31,31 @@ def _split_gone(inp, ws, lane, inst, request, s, group, block, slot):
 
 
 @leaf
+def _split_kept(inp, ws, lane, inst, request, state, s, group):
+    """Do so in a group whose window keeps but some blocks in the cache."""
+    tail = tail_of(lane, window_of(inp, lane, group))
+    gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
+    first, _ = kept_between(lane, state, tail)
+    low, high = own_between(lane, state, tail)
+    high = min(high, np.int64(state["published"]))
+    for block in range(max(first, np.int64(state["slots"])), low):
+        ws.tables[slot_of(state, group, block)] = COUNTED
+    for block in range(min(gone, high) - 1, low - 1, -1):
+        slot = slot_of(state, group, block)
+        ws.tables[slot] = _split_gone(inp, ws, lane, inst, request, s, group, block, slot)
+    for block in range(max(low, gone), high):
+        key = key_of(inp, lane, request, group, block)
+        ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
+
+
+@leaf
 def _split(inp, ws, lane, inst, request, state, s):
     """Give all cached blocks of a victim records, before they are freed: a window may have them."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
     for group in range(groups_of(lane)):
         if is_sparse(lane, window_of(inp, lane, group)):
+            if lane["kept_every"] == 0:
+                _split_kept(inp, ws, lane, inst, request, state, s, group)
             continue
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(min(gone, published) - 1, private - 1, -1):
@@ -45,6 +65,7 @@ def _split(inp, ws, lane, inst, request, state, s):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
     state["private"] = FAR
+    state["slots"] = FAR
 
 
 @leaf

@@ -68,7 +68,7 @@ def release(inp, ws, lane, inst, state, s, group, first, end):
     inst["free"] += end - cached
     window = window_of(inp, lane, group)
     if is_sparse(lane, window):
-        release_kept(ws, lane, inst, state, group, window, first, cached)
+        release_kept(ws, lane, inst, state, s, group, window, first, cached)
         return stretch
     if own < cached:
         stretch = block_records.release_stretch(ws, inst, s, group, own, cached)
@@ -88,8 +88,9 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
             stretch = release(inp, ws, lane, inst, state, s, group, gone, left)
-            for block in range(max(gone, np.int64(state["private"])), left):
-                ws.tables[slot_of(state, group, block)] = stretch
+            if not is_sparse(lane, window_of(inp, lane, group)):
+                for block in range(max(gone, np.int64(state["private"])), left):
+                    ws.tables[slot_of(state, group, block)] = stretch
             ws.edges[place]["gone"] = left
             engine["window_freed"] += left - gone
     watch_windows(inp, ws, lane, state, s)
@@ -148,7 +149,9 @@ def _record_all(inp, ws, lane, inst, request, state, s, full):
     known = min(full, np.int64(state["private"]))
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        end = full if is_sparse(lane, window_of(inp, lane, group)) else known
+        end = known
+        if is_sparse(lane, window_of(inp, lane, group)):
+            end = min(full, np.int64(state["slots"]))
         first = max(np.int64(state["published"]), gone)
         _record(inp, ws, lane, inst, request, state, group, first, end)
     wake_for(inp, ws, lane, inst, request, np.int64(state["published"]), known)
