@@ -87,14 +87,17 @@ class PlainWarning(UserWarning):
     """A warning whose text is all that a reader needs: no file and no line of this package."""
 
 
-def did_you_mean(word: str, known: list[str]) -> str:
+def did_you_mean(word: object, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or an empty string.
 
+    What is no text is close to none; some numbers are too long to be written.
     Of a dotted key it is the name of its axis, ``rate`` of ``workload.rate``, if that is known.
     Capitals are no difference: ``LRU`` is as close to ``lru`` as can be.
     """
     from difflib import get_close_matches
 
+    if not isinstance(word, str):
+        return ""
     if (last := word.rpartition(".")[2]) in known:
         return f"; did you mean {last!r}?"
     spelled = {name.casefold(): name for name in known}

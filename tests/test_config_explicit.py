@@ -6,7 +6,7 @@ from goldens import load, vllm_cases
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.config.choices import choices_of
 from kvsweep.config.fleet import fleet, is_explicit
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, did_you_mean
 
 LATENCY = {"beta": [7000, 17, 2]}
 GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
@@ -471,3 +471,10 @@ def test_what_windows_keep_has_no_effect_without_windows_or_caching(tmp_path):
     for sections in ("", f"{windows}\n[engine]\nenable_prefix_caching = false"):
         with pytest.raises(InputError, match="has no effect: needs enable_prefix_caching = true"):
             load_sweep(sweep_of(tmp_path, grid, sections))
+
+
+def test_a_number_too_long_to_be_written_is_like_no_word(tmp_path):
+    assert did_you_mean(16**5000, ["fcfs"]) == ""
+    sweep = sweep_of(tmp_path, 'policy = ["a"]', "[policies.a]\n")
+    with pytest.raises(InputError, match=r"unknown policy an integer of 20,?000 bits; allowed"):
+        load_sweep(sweep, (f"grid.policy=[0x{'f' * 5000}]",))

@@ -93,7 +93,7 @@ def read_design(table: Mapping[str, Any]) -> Design:
     ranges = {key: spec for key, spec in table.items() if key not in OPTIONS}
     method = table.get("method", "sobol")
     if method not in METHODS:
-        hint = did_you_mean(str(method), list(METHODS))
+        hint = did_you_mean(method, list(METHODS))
         raise DesignProblem("method", f"unknown method {shown(method)}; allowed: "
                             f"{', '.join(METHODS)}{hint}")  # fmt: skip
     samples = _whole(table, "samples", None, 1, MAX_AXIS_VALUES)

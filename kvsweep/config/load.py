@@ -299,7 +299,7 @@ def _check_policies(
     for name in names:
         if name not in policies and name not in Routing.labels():
             message = f"unknown policy {shown(name)}; allowed: {', '.join(known)}"
-            raise source.error(("grid", POLICY), message + did_you_mean(str(name), known))
+            raise source.error(("grid", POLICY), message + did_you_mean(name, known))
         _check_named_routing(source, name, policies, grid)
         for key in policies.get(name, {"cluster.routing": name}):
             for axis in grid:

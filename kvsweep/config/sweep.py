@@ -132,7 +132,7 @@ class Sweep:
         for name in values:
             if name not in known:
                 names = [axis.name for axis in self.axes]
-                hint = did_you_mean(str(name), names) or f"; one of: {', '.join(names) or 'none'}"
+                hint = did_you_mean(name, names) or f"; one of: {', '.join(names) or 'none'}"
                 raise InputError(f"{self.source.label}: no axis {name!r}{hint}")
         point = {known[name].key: value for name, value in values.items()}
         if not all(isinstance(value, str | int | float) for value in point.values()):

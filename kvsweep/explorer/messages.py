@@ -164,7 +164,7 @@ def check_settings(settings: Settings, known: Mapping[str, Control]) -> None:
         choices = known[key].choices
         if choices and value not in choices:
             names = [str(choice) for choice in choices]
-            hint = did_you_mean(str(value), names) or f"; one of: {', '.join(names)}"
+            hint = did_you_mean(value, names) or f"; one of: {', '.join(names)}"
             raise InputError(f"{PAGE}: {key}: {shown(value)} cannot be chosen{hint}")
 
 

@@ -153,7 +153,7 @@ def look(
     >>> kvsweep.plot.save(figure, "slide.png")
     """
     if style not in STYLES:
-        hint = did_you_mean(str(style), list(STYLES))
+        hint = did_you_mean(style, list(STYLES))
         raise InputError(f"style: unknown {shown(style)}; allowed: {', '.join(STYLES)}{hint}")
     if size is not None and not all(1 <= inches <= MOST_INCHES for inches in size):
         width, height = size

@@ -63,7 +63,7 @@ def of_arguments(given: Mapping[Any, Any], where: str) -> Iterator[str]:
     known = {name[2:].replace("-", "_"): name for name in options() if name not in _NONE}
     for key, value in given.items():
         if key not in known:
-            hint = did_you_mean(str(key), list(known))
+            hint = did_you_mean(key, list(known))
             told = f"no argument of vLLM {RELEASE}{hint}; correct it, or leave it out"
             raise InputError(f"{where}: {clip(escaped(str(key)))}: {told}")
         option = options()[known[key]]

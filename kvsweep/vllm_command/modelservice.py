@@ -138,7 +138,7 @@ def _shares(values: dict[str, Any], role: str) -> dict[str, int]:
     for key, count in given.items():
         told = f"{role}.parallelism.{clip(escaped(str(key)))}"
         if key not in keys:
-            hint = did_you_mean(str(key), list(keys))
+            hint = did_you_mean(key, list(keys))
             raise InputError(f"{told}: no key of the chart {CHART}{hint}")
         if isinstance(count, bool) or not isinstance(count, int | None) or abs(count or 0) > MOST:
             raise InputError(f"{told}: {shown(count)}: expected a whole number, at most {MOST:,}")

@@ -163,7 +163,7 @@ def _fill(found: Container, about: dict[str, Any], loading: dict[str, Any], told
         If they decide what is not simulated, or have a key that Ray has not.
     """
     if unknown := next((key for key in about if key not in _KEYS), None):
-        hint = did_you_mean(str(unknown), list(_KEYS))
+        hint = did_you_mean(unknown, list(_KEYS))
         raise InputError(f"{told}: {clip(escaped(str(unknown)))}: no key of Ray {RAY}{hint}")
     engine, kind = about.get("llm_engine", "vLLM"), table(about, "accelerator_config").get("kind")
     if engine != "vLLM":

@@ -123,7 +123,7 @@ def _of_vllm(spec: dict[str, Any], several_nodes: bool) -> Iterator[str]:
     given = settings(spec, "vllmConfig", "")
     known = [*_VALUES, *_OTHERS, *([_NODES] if several_nodes else [])]
     if unknown := next((key for key in given if key not in known), None):
-        hint = did_you_mean(str(unknown), known)
+        hint = did_you_mean(unknown, known)
         told = f"no key of the chart {CHART}, which leaves it out{hint}; give it in extraArgs"
         raise InputError(f"vllmConfig.{clip(escaped(str(unknown)))}: {told}")
     if not given:

@@ -59,7 +59,7 @@ def read_native(document: Mapping[str, Any], where: str) -> Requests:
         )
     for key in document:
         if key not in _TOP_KEYS:
-            hint = did_you_mean(str(key), _TOP_KEYS) or f"; allowed: {', '.join(_TOP_KEYS)}"
+            hint = did_you_mean(key, _TOP_KEYS) or f"; allowed: {', '.join(_TOP_KEYS)}"
             raise InputError(f"{where}: {dotted((str(key),))}: unknown key{hint}")
     entries = document.get("requests")
     if not isinstance(entries, list) or not entries:
