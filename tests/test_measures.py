@@ -347,3 +347,14 @@ def test_who_waits_no_time_counts_in_the_mean_of_a_round():
             mean = delays[(rounds == number) & (found["request_scheduled_us"][cell] >= 0)].mean()
             got = found["scheduling_delay_by_round_mean_ms"][cell][number]
             assert got == pytest.approx(mean / 1000, rel=1e-12)
+
+
+def test_who_never_came_counts_for_no_share_of_the_preempted(cells):
+    """In closed loops that lose requests, later rounds never arrive; nobody can preempt them."""
+    row = list(WORKLOADS).index("mix")  # the longest list: no other has places without a request
+    for seed in (0, 1):
+        arrived = cells["request_status"][row, seed] != "not_arrived"
+        preempted = cells["request_preemptions"][row, seed] > 0
+        assert 0 < preempted.sum() < arrived.sum() < arrived.size
+        got = cells["preempted_fraction"][row, seed]
+        assert got == pytest.approx(preempted.sum() / arrived.sum(), rel=1e-12)

@@ -35,7 +35,7 @@ CELL_VARIABLES = (
     *_counts(("preemptions", "1", "preemptions of measured requests")),
     *_reals(
         ("preemption_rate", "1", "preemptions per completed request"),
-        ("preempted_fraction", "1", "share of measured requests preempted at least once"),
+        ("preempted_fraction", "1", "share of injected requests preempted at least once"),
         ("block_hit_rate", "1", "blocks reused / blocks reused or newly taken, decode included"),
         ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
     ),

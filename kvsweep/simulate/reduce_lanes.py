@@ -45,7 +45,7 @@ def reduce_lanes(
     dict of str to array (lanes, ...)
         By variable of `kvsweep.metrics`, and ``status``, ``status_detail``.
     """
-    values = _tallied(inputs, outputs) | _totals(inputs, outputs)
+    values = _tallied(inputs, outputs) | _totals(outputs)
     for measured in alike(inputs, outputs):
         delay = replace(measured, warmup=0).rows(outputs.delay)
         found = _quantiles(measured) | backlog(inputs, measured.lanes, delay)
@@ -181,9 +181,9 @@ def _completing(lanes: NDArray[Any], most: int) -> NDArray[np.bool_]:
     return found
 
 
-def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
+def _totals(outputs: Outputs) -> dict[str, NDArray[Any]]:
     """Return what the kernel added up over the measured requests."""
-    tallies, lanes = outputs.tallies, inputs.lanes
+    tallies = outputs.tallies
     counts = _time_counts(outputs)
     sums = {
         "ttft": "ttft_sum",
@@ -200,7 +200,7 @@ def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
             values[status.label] = outputs.outcomes[:, status].astype(np.int64)
     values["injected"] = tallies["arrived"].copy()
     values["preemptions"] = tallies["preemptions"].copy()
-    values["preempted_fraction"] = tallies["preempted"] / (lanes["requests"] - lanes["warmup"])
+    values["preempted_fraction"] = ratio(tallies["preempted"], tallies["arrived"])
     values["recomputed_tokens"] = tallies["recomputed_tokens"].copy()
     values["recompute_share"] = ratio(tallies["recomputed_tokens"], tallies["computed_tokens"])
     return values

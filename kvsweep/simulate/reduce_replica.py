@@ -182,7 +182,8 @@ def _counts(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
     del counts[RequestStatus.ERRORED.label]  # it has no prefill and decode apart
     counts["preemptions"] = sum(r.preemptions for r in measured)
     values: dict[str, NDArray[Any]] = {k: np.array(n, np.int64) for k, n in counts.items()}
-    values["preempted_fraction"] = np.array(np.mean([r.preemptions > 0 for r in measured]))
+    preempted = np.array(sum(r.preemptions > 0 for r in measured))
+    values["preempted_fraction"] = ratio(preempted, values["injected"])
     return values
 
 

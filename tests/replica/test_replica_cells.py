@@ -233,3 +233,12 @@ def test_a_warm_up_is_no_part_of_the_prefix_hit_rate():
 def test_without_a_horizon_a_run_that_ends_well_has_no_detail(h10):
     assert (h10["status"] == Status.OK).all()
     assert (h10["status_detail"] == "").all()
+
+
+def test_what_a_horizon_keeps_from_arriving_counts_for_no_share_of_the_preempted():
+    point = {"policy": "throughput-matched", "gpu_blocks": 400}
+    cells = simulate("h-reasoning-kv", [point], (42,), ["engine.horizon_us=5000000"], True)
+    preempted = (cells["request_preemptions"][0, 0] > 0).sum()
+    arrived = (cells["request_status"][0, 0] != "not_arrived").sum()
+    assert 0 < preempted < arrived < cells["request_status"].shape[-1]
+    assert cells["preempted_fraction"][0, 0] == pytest.approx(preempted / arrived, rel=1e-12)
