@@ -1032,3 +1032,16 @@ def test_an_upright_line_is_named_on_the_side_that_has_more_room(threshold, side
     axes = plot.plot_bars(ds, "own", "gpu_blocks", threshold=threshold).axes[0]
     (name,) = (text for text in axes.texts if text.get_text().startswith("threshold"))
     assert name.get_horizontalalignment() == side
+
+
+def test_a_figure_counts_the_seeds_of_each_point():
+    """A mean of the seeds that have a value there was told as one of all that have any."""
+    values = np.arange(20.0).reshape(5, 4)
+    values[:2, 0] = values[:, 3] = np.nan
+    ds = dataset(values.T[None], policies=["a"], blocks=[1, 2, 3, 4], seeds=range(5))
+    for figure in (
+        plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        plot.plot_bars(ds, "preemption_rate", "gpu_blocks"),
+    ):
+        told = " ".join(figure.axes[0].get_xlabel().split())
+        assert "mean over 3 to 5 of 5 seeds: few, 95% interval" in told

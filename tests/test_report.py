@@ -600,3 +600,15 @@ def test_thousands_of_seeds_are_written_as_other_numbers_are():
     text = cliff_text(find_cliff(ds, threshold=2500.0))
     assert "2,000" in text
     assert "2000" not in text.replace("2000.", "")
+
+
+def test_the_summary_tells_which_means_are_of_fewer_seeds():
+    values = np.arange(20.0).reshape(2, 2, 5)
+    values[0, 1, :2] = np.nan
+    ds = dataset(values, policies=["a", "b"], blocks=[1, 2], seeds=range(5))
+    told = "1 of 4 rows: means of fewer seeds, 3 at fewest; the others have no value there."
+    assert summary_text(ds).splitlines()[-1] == told
+    counts = [row["seeds"]["preemption_rate"] for row in summary(ds)["headlines"]]
+    assert counts == [5, 3, 5, 5]
+    assert "fewer seeds" not in summary_text(ds.sel(policy="b"))
+    assert "fewer seeds" not in summary_text(ds.isel(seed=2))

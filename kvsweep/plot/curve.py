@@ -212,6 +212,7 @@ def means_text(lines: Iterable[Floats], confidence: float) -> str:
     Parameters
     ----------
     lines : iterable of float64 (seeds, points)
+        NaN where a seed has no value: a mean is of the others.
     confidence : float
         Of the intervals.
 
@@ -220,9 +221,12 @@ def means_text(lines: Iterable[Floats], confidence: float) -> str:
     >>> means_text([np.ones((20, 3)), np.ones((20, 3))], 0.95)
     '\nmean over 20 seeds, 95% interval'
     """
-    known = [(~np.isnan(values).all(axis=1), len(values)) for values in lines]
-    counts, seeds = [int(some.sum()) for some, _ in known], max(number for _, number in known)
-    if max(counts) < 2:
+    seeds, counts = 0, []
+    for values in lines:
+        seeds = max(seeds, len(values))
+        of_points = np.count_nonzero(~np.isnan(values), axis=0)
+        counts += of_points[of_points > 0].tolist()
+    if max(counts, default=0) < 2:
         return ""
     few = ": few" if statistics.fewest_note(counts, seeds) else ""
     text = f"mean over {seeds_counted(counts, seeds)}{few}, {100 * confidence:g}% interval"

@@ -189,7 +189,9 @@ def _drawn(
             f"select some: {BY_VALUE}"
         )
     names = [name for name, _ in lines]
-    told = means_text((values for _, values in lines), confidence)
+    # A seed counts if any of its requests has a time: its share is of those that have.
+    longest = (np.fmax.reduce(values, axis=1, keepdims=True) for _, values in lines)
+    told = means_text(longest, confidence)
     below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
     panel = one_panel(ax, ds, HEIGHT + below)
     for i, (_, values) in enumerate(lines):

@@ -85,19 +85,25 @@ def _headlines(ds: xr.Dataset, main: str | None) -> list[dict[str, Any]]:
     """Return one row per combination and chosen value of `main`: its labels and the means."""
     known = set(variables.names(ds))
     chosen = {} if main is None else {main: _chosen(ds.sizes[main])}
-    means = {
-        name: _seed_mean(variables.get(ds, name).isel(chosen))
+    arrays = {
+        name: variables.get(ds, name).isel(chosen)
         for name in HEADLINES
         if name in known and _tells(ds, name)
     }
-    if not means:
+    if not arrays:
         return []
+    means = {name: _seed_mean(array) for name, array in arrays.items()}
+    counts = {name: _seed_count(array) for name, array in arrays.items()}
     first = next(iter(means.values()))
     dims = [*(str(d) for d in first.dims if d != main), *chosen]
     values = [np.asarray(first[d].values).tolist() for d in dims]
     rows = [dict(zip(dims, combination, strict=True)) for combination in product(*values)]
     return [
-        {"labels": row, "means": {name: float(mean.sel(row)) for name, mean in means.items()}}
+        {
+            "labels": row,
+            "means": {name: float(mean.sel(row)) for name, mean in means.items()},
+            "seeds": {name: int(count.sel(row)) for name, count in counts.items()},
+        }
         for row in rows
     ]
 
@@ -121,6 +127,12 @@ def _seed_mean(array: xr.DataArray) -> xr.DataArray:
     return array.mean("seed") if "seed" in array.dims else array
 
 
+def _seed_count(array: xr.DataArray) -> xr.DataArray:
+    """Count the seeds that have a value."""
+    known = array.notnull()
+    return known.sum("seed") if "seed" in array.dims else known
+
+
 def summary_text(ds: xr.Dataset) -> str:
     """Write the summary of a store: title, axes, cells by status, headline means."""
     head = [str(ds.attrs[key]) for key in ("title", "question") if ds.attrs.get(key)]
@@ -140,20 +152,18 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     parts += [f"KV cache  {text}" for text in memory if text]
     parts += [*([""] if axes else []), _cells_sentence(found)]
     if found["headlines"]:
-        parts += ["", _seeds(ds, found) + _left_out(ds, found), *_headline_tables(ds, found)]
+        known, seeds = _known_seeds(ds, found), ds.sizes.get("seed", 1)
+        head = f"Means over {seeds_counted([known], seeds)}" if seeds > 1 else "Values"
+        parts += ["", head + _left_out(ds, found), *_headline_tables(ds, found, known)]
     return parts
 
 
-def _seeds(ds: xr.Dataset, found: dict[str, Any]) -> str:
-    """Say what headlines are: means over the seeds of which a cell has numbers."""
-    seeds = ds.sizes.get("seed", 1)
-    if seeds == 1:
-        return "Values"
-    known = seeds
-    if set(found["status"]) - {"ok"}:
-        ok = variables.is_ok(ds)
-        known = int(ok.any([dim for dim in ok.dims if dim != "seed"]).sum())
-    return f"Means over {seeds_counted([known], seeds)}"
+def _known_seeds(ds: xr.Dataset, found: dict[str, Any]) -> int:
+    """Return of how many seeds any cell has numbers."""
+    if not set(found["status"]) - {"ok"}:
+        return int(ds.sizes.get("seed", 1))
+    ok = variables.is_ok(ds)
+    return int(ok.any([dim for dim in ok.dims if dim != "seed"]).sum())
 
 
 def _left_out(ds: xr.Dataset, found: dict[str, Any]) -> str:
@@ -197,8 +207,11 @@ def _cells_sentence(found: dict[str, Any]) -> str:
     return f"{cells}: {counts}"
 
 
-def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
-    """Write one table with all combinations, the first `HEADLINE_GROUPS` along the main axis."""
+def _headline_tables(ds: xr.Dataset, found: dict[str, Any], seeds: int) -> list[str]:
+    """Write one table with all combinations, the first `HEADLINE_GROUPS` along the main axis.
+
+    Below it stands which of its means are of fewer than so many `seeds`.
+    """
     main, rows = found["main_axis"], found["headlines"]
     names = list(rows[0]["means"])
     points = len({row["labels"][main] for row in rows}) if main else 1
@@ -217,7 +230,22 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
     left = (len(rows) - len(shown)) // points
     keys = 1 + bool(main) + len(drawn)
     more = [f"... and {left:,} more combinations: {BY_VALUE}"] if left else []
-    return [table(header, body, keys), *more]
+    return [table(header, body, keys), *more, *_of_fewer(shown, seeds)]
+
+
+def _of_fewer(rows: list[dict[str, Any]], seeds: int) -> list[str]:
+    """Say in how many rows some mean is of fewer than so many seeds, if in any."""
+    fewest = [
+        min(few)
+        for row in rows
+        if (few := [count for count in row["seeds"].values() if 0 < count < seeds])
+    ]
+    if not fewest:
+        return []
+    return [
+        f"{len(fewest):,} of {counted(len(rows), 'row')}: means of fewer seeds, {min(fewest):,} "
+        "at fewest; the others have no value there."
+    ]
 
 
 def _in_brackets(ds: xr.Dataset, name: str) -> str:
