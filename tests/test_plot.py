@@ -1081,7 +1081,8 @@ def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
     figure = plot.plot_comparison(found := difference())
     texts = check_layout(figure)
     assert {"preemption_rate: B minus A", "round-robin"} <= set(texts)
-    assert "KV blocks per instance\nbelow: GiB on each GPU" in texts
+    told = "\nmean over 5 paired seeds, 95% interval"
+    assert f"KV blocks per instance\nbelow: GiB on each GPU{told}" in texts
     assert "1,000\n1.95" in texts
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0.5, 0.5, 0.5]
     names = [replace(item, labels={"policy": "a"}) for item in found.differences]

@@ -1045,3 +1045,15 @@ def test_a_figure_counts_the_seeds_of_each_point():
     ):
         told = " ".join(figure.axes[0].get_xlabel().split())
         assert "mean over 3 to 5 of 5 seeds: few, 95% interval" in told
+
+
+def test_a_difference_says_what_its_bands_are():
+    values = np.arange(36.0).reshape(2, 3, 6) ** 2
+    values[0, 0, :3] = np.nan
+    ds = dataset(values, policies=["a", "b"], blocks=[1, 2, 3], seeds=range(6))
+    for count, told in ((6, "mean over 3 to 6 of 6 paired seeds: few, 95% interval"), (1, "")):
+        parts = (ds.sel(policy=name).isel(seed=range(6 - count, 6)) for name in "ab")
+        figure = plot.plot_comparison(kvsweep.compare(*parts, "preemption_rate"))
+        label = " ".join(figure.axes[0].get_xlabel().split())
+        assert label == f"KV blocks per instance {told}".strip()
+        check_layout(figure)

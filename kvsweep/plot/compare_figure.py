@@ -13,6 +13,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
+from kvsweep.plot.curve import counted_means_text
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
@@ -66,15 +67,16 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
             f"{BY_VALUE}"
         )
     with style.drawing():
-        height = 2.6 + room_below(list(lines), style.COLUMN_WIDTH)
-        panel = one_panel(ax, xr.Dataset(), height, f"{found.metric}: B minus A")
+        told = _told(found)
+        below = room_below(list(lines), style.COLUMN_WIDTH) + style.LINE * told.count("\n")
+        panel = one_panel(ax, xr.Dataset(), 2.6 + below, f"{found.metric}: B minus A")
         ends = [
             (name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines.items())
         ]
         panel.axhline(0.0, color=style.INK, linewidth=0.7)
         axis, gib = _axis(found, along), found.axes[along].gib
         style.number_axis(panel, axis, gib)
-        panel.set_xlabel(style.memory_label(axis, gib))
+        panel.set_xlabel(style.memory_label(axis, gib) + told)
         panel.set_title(style.with_unit(found.long_name, found.units), loc="left", fontsize=7.5)
         panel.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.group_thousands(panel, "y")
@@ -100,6 +102,14 @@ def _axis(found: Comparison, along: str) -> xr.DataArray:
     about = found.axes[along]
     attributes = {"long_name": about.long_name, "units": about.units}
     return xr.DataArray(values, dims=along, name=along, attrs=attributes)
+
+
+def _told(found: Comparison) -> str:
+    """Say below the label of the axis of how many seeds the differences are."""
+    counts = [item.seeds for item in found.differences]
+    seeds = max(item.seeds + item.dropped for item in found.differences)
+    noun = "paired seeds" if found.paired else "seeds"
+    return counted_means_text(counts, seeds, found.confidence, noun)
 
 
 def _draw(panel: Axes, items: list[Difference], along: str, index: int) -> float:

@@ -224,12 +224,19 @@ def means_text(lines: Iterable[Floats], confidence: float) -> str:
     seeds, counts = 0, []
     for values in lines:
         seeds = max(seeds, len(values))
-        of_points = np.count_nonzero(~np.isnan(values), axis=0)
-        counts += of_points[of_points > 0].tolist()
-    if max(counts, default=0) < 2:
+        counts += np.count_nonzero(~np.isnan(values), axis=0).tolist()
+    return counted_means_text(counts, seeds, confidence)
+
+
+def counted_means_text(
+    counts: Sequence[int], seeds: int, confidence: float, noun: str = "seeds"
+) -> str:
+    """Say so of means of which `counts` of all `seeds` have a value; of none nothing is drawn."""
+    drawn = [count for count in counts if count]
+    if max(drawn, default=0) < 2:
         return ""
-    few = ": few" if statistics.fewest_note(counts, seeds) else ""
-    text = f"mean over {seeds_counted(counts, seeds)}{few}, {100 * confidence:g}% interval"
+    few = ": few" if statistics.fewest_note(drawn, seeds) else ""
+    text = f"mean over {seeds_counted(drawn, seeds, noun)}{few}, {100 * confidence:g}% interval"
     return "\n" + textwrap.fill(text, style.LABEL_CHARACTERS)
 
 
