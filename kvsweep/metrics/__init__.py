@@ -10,6 +10,7 @@ from kvsweep.metrics.arithmetic import (
     jain_index,
     latency_quantiles,
     mean_latency,
+    per_second,
     ratio,
     summarize_latency,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "latency_quantiles",
     "mask_failed",
     "mean_latency",
+    "per_second",
     "quantile_name",
     "quantile_names",
     "ratio",

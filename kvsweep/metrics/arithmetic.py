@@ -73,6 +73,15 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
         return np.where(whole > 0, part / whole, np.nan)
 
 
+def per_second(count: NDArray[Any], microseconds: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how many there are a second: 0 of nothing, also in a run that ended before it began.
+
+    Where all is refused on arrival there is no step, and so no time to divide by.
+    """
+    found: NDArray[np.float64] = np.where(count == 0, 0.0, ratio(count, microseconds / 1e6))
+    return found
+
+
 def jain_index(shares: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the fairness of each row of shares, (sum x)^2 / (n sum x^2).
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import attainment_name, goodput_name, ratio
+from ..metrics import attainment_name, goodput_name, per_second, ratio
 from ..policies import RequestStatus
 from .reduce_groups import Columns, Grouping, group_totals
 
@@ -97,11 +97,11 @@ def _measure(
         good &= keeps | ~has
     shares[""] = good, arrived
     # Cells without any level have no numbers.
-    seconds = np.where(np.isnan(ms).all(axis=(1, 2)), np.nan, measured_us / 1e6)[:, None]
-    whole = _of_groups("", 1, np.zeros(good.shape, np.int64), shares, seconds)
+    lasted = np.where(np.isnan(ms).all(axis=(1, 2)), np.nan, measured_us)[:, None]
+    whole = _of_groups("", 1, np.zeros(good.shape, np.int64), shares, lasted)
     values = {name: each[:, 0] for name, each in whole.items()}
     for grouping, codes in groups:
-        values |= _of_groups(grouping.name, grouping.count, codes, shares, seconds)
+        values |= _of_groups(grouping.name, grouping.count, codes, shares, lasted)
     return values
 
 
@@ -110,13 +110,14 @@ def _of_groups(
     count: int,
     codes: NDArray[np.int64],
     shares: dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]],
-    seconds: NDArray[np.float64],
+    lasted_us: NDArray[np.float64],
 ) -> dict[str, NDArray[Any]]:
     """Return shares and rates by group, (cells, groups), from part and whole of each share."""
     values = {}
     for name, (part, whole) in shares.items():
         kept, of = group_totals(codes, count, part), group_totals(codes, count, whole)
-        values[attainment_name(name, by)] = np.where(np.isnan(seconds), np.nan, ratio(kept, of))
+        values[attainment_name(name, by)] = np.where(np.isnan(lasted_us), np.nan, ratio(kept, of))
     good, exists = (group_totals(codes, count, each) for each in (shares[""][0], codes >= 0))
-    values[goodput_name(by)] = np.where(exists > 0, ratio(good, seconds), np.nan)
+    known = (exists > 0) & ~np.isnan(lasted_us)
+    values[goodput_name(by)] = np.where(known, per_second(good, lasted_us), np.nan)
     return values

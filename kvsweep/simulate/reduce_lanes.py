@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
+from ..metrics import jain_index, latency_quantiles, mean_latency, per_second, ratio
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, QUANTILES, Inputs, Outputs
 from .backlog import backlog
@@ -216,8 +216,8 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     microseconds = _measured_us(inputs, outputs)
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
     values["priority_inversion_rate"] = ratio(values["priority_inversions"], tallies["admissions"])
-    values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
-    values["output_tokens_per_s"] = ratio(tallies["output_tokens"], microseconds / 1e6)
+    values["throughput_rps"] = per_second(values["completed"], microseconds)
+    values["output_tokens_per_s"] = per_second(tallies["output_tokens"], microseconds)
     total = microseconds * lanes["instances"]
     after = values["completed"] * lanes["alpha2"].astype(np.int64)
     values["mean_running"] = ratio(tallies["service_sum"] - after, total)

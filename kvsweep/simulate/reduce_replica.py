@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
-from ..metrics import NO_COUNT, jain_index, ratio, summarize_latency
+from ..metrics import NO_COUNT, jain_index, per_second, ratio, summarize_latency
 from ..metrics.request_columns import replica_columns
 from ..policies import RequestStatus, Status
 from ..records import NEVER
@@ -48,11 +48,12 @@ def cell_values(
     values = _latencies(measured, times_per_token(columns)[warmup:])
     values |= _counts(measured) | _blocks(scenario, requests, replication)
     lasted = measured_us(scenario, requests, replication)
-    seconds = np.array(lasted / 1e6)
+    microseconds = np.array(lasted)
     done = np.array([r.status == "completed" for r in replication.requests])
     done[:warmup] = False
-    values["throughput_rps"] = ratio(values["completed"], seconds)
-    values["output_tokens_per_s"] = ratio(requests.output_tokens[done].sum(), seconds)
+    values["throughput_rps"] = per_second(values["completed"], microseconds)
+    tokens = requests.output_tokens[done].sum()
+    values["output_tokens_per_s"] = per_second(tokens, microseconds)
     values["preemption_rate"] = _preemption_rate(scenario, values)
     total = lasted * scenario.cluster.instances
     end = replication.totals.sim_end

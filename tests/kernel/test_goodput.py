@@ -307,3 +307,21 @@ def test_traces_of_policies_are_not_taken_for_one():
     traced = plain.model_copy(update={"workload": Workload(trace="{policy}.json")})
     assert same_but_levels([plain, plain, traced, traced]) == [0, 0, 2, 3]
     assert same_but_levels([batches.scenario(), batches.scenario()]) == [0, 1]  # nothing to share
+
+
+def test_what_serves_nothing_has_a_throughput_of_zero():
+    """Where all is refused on arrival no step is taken, and there is no time to divide by."""
+    served = batches.scenario({"workload": {"requests": 20}, "slo": {"ttft_ms": 1e9}})
+    too_long = batches.scenario(
+        {"workload": {"requests": 20}, "engine": {"max_model_len": 1}, "slo": {"ttft_ms": 1e9}}
+    )
+    without = batches.scenario({"workload": {"requests": 20}, "engine": {"max_model_len": 1}})
+    found = simulate(served, too_long, without)
+    rates = ("throughput_rps", "output_tokens_per_s", "goodput_rps")
+    for name in rates:
+        assert cell(found)[name] > 0, name
+        assert cell(found, 1)[name] == 0, name
+    nothing = cell(found, 2)
+    assert nothing["makespan_s"] == nothing["completed"] == 0
+    assert math.isnan(nothing["goodput_rps"])  # no levels
+    assert math.isnan(nothing["e2e_mean_ms"])

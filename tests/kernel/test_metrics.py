@@ -113,3 +113,8 @@ def test_suffixes_name_the_unit(suffix, units):
     for variable in VARIABLES.values():
         if variable.name.endswith(suffix) and not variable.name.endswith("_per_s"):
             assert variable.units == units, variable.name
+
+
+def test_nothing_in_no_time_is_a_rate_of_zero():
+    got = metrics.per_second(np.array([0, 0, 3, 3]), np.array([0, 2_000_000, 2_000_000, 0]))
+    np.testing.assert_array_equal(got, [0.0, 0.0, 1.5, np.nan])
