@@ -61,7 +61,7 @@ def _verdicts(found: Comparison) -> str:
     verdicts = Counter(item.verdict for item in found.differences)
     cells = counted(len(found.differences), "cell")
     words = ((Verdict.RAISES, "higher in B"), (Verdict.LOWERS, "lower in B"),
-             (Verdict.NOT_SHOWN, "no difference shown"), (None, "no interval"))  # fmt: skip
+             (None, "no interval"), (Verdict.NOT_SHOWN, "no difference shown"))  # fmt: skip
     told = [f"{verdicts[verdict]:,} {word}" for verdict, word in words if verdicts[verdict]]
     text = f"{cells}: {', '.join(told)}"
     equal = sum(d.interval is not None and d.difference == 0 == d.interval.low
@@ -77,7 +77,7 @@ def _verdicts(found: Comparison) -> str:
 
 
 def _row(item: Difference) -> tuple[str, ...]:
-    relative = "" if item.relative is None else f"{100 * item.relative:+.1f} %"
+    relative = "" if item.relative is None else f"{100 * item.relative:+,.1f} %"
     return (
         *(level(value) for value in item.labels.values()),
         number(item.mean_a),

@@ -279,3 +279,13 @@ def test_what_differs_by_roundings_alone_is_equal():
 )
 def test_only_keys_of_the_workload_change_what_is_requested(key, changes):
     assert changes_requests(key) is changes
+
+
+def test_equal_cells_are_told_of_those_without_a_difference():
+    """The end of the sentence spoke of the cells that have no interval."""
+    values = np.array([[1.0, 2.0], [1.0, np.nan], [1.0, 2.0]])
+    changed = values * np.array([[1.0], [1.0], [25.0]])
+    text = compare_text(compare(made(values), made(changed), "preemption_rate"))
+    told = "1 no interval, 2 no difference shown, 1 of which are equal in every seed"
+    assert told in text
+    assert "+2,400.0 %" in text
