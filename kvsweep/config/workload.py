@@ -88,7 +88,8 @@ class Workload(Bends):
         constant.
     cv : float or None
         Coefficient of variation of the gaps: standard deviation over mean. Needed by gamma and
-        weibull, not read by the others.
+        weibull, not read by the others. ``--burstiness b`` of ``vllm bench serve`` is gamma with
+        ``b ** -0.5``.
     prompt, output : Lengths
         Tokens per request; in sessions a prompt is the new input of a round.
     sessions : Sessions or None
