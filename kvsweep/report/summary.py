@@ -85,15 +85,13 @@ def _headlines(ds: xr.Dataset, main: str | None) -> list[dict[str, Any]]:
     """Return one row per combination and chosen value of `main`: its labels and the means."""
     known = set(variables.names(ds))
     chosen = {} if main is None else {main: _chosen(ds.sizes[main])}
-    arrays = {
-        name: variables.get(ds, name).isel(chosen)
-        for name in HEADLINES
-        if name in known and _tells(ds, name)
-    }
-    if not arrays:
+    means, counts = {}, {}
+    for name in HEADLINES:
+        if name in known and _tells(ds, name):
+            array = variables.get(ds, name).isel(chosen)
+            means[name], counts[name] = _seed_mean(array), _seed_count(array)
+    if not means:
         return []
-    means = {name: _seed_mean(array) for name, array in arrays.items()}
-    counts = {name: _seed_count(array) for name, array in arrays.items()}
     first = next(iter(means.values()))
     dims = [*(str(d) for d in first.dims if d != main), *chosen]
     values = [np.asarray(first[d].values).tolist() for d in dims]
