@@ -206,10 +206,7 @@ def _cells_sentence(found: dict[str, Any]) -> str:
 
 
 def _headline_tables(ds: xr.Dataset, found: dict[str, Any], seeds: int) -> list[str]:
-    """Write one table with all combinations, the first `HEADLINE_GROUPS` along the main axis.
-
-    Below it stands which of its means are of fewer than so many `seeds`.
-    """
+    """Write one table, of the first `HEADLINE_GROUPS`, and how many rows lack some of `seeds`."""
     main, rows = found["main_axis"], found["headlines"]
     names = list(rows[0]["means"])
     points = len({row["labels"][main] for row in rows}) if main else 1
