@@ -22,7 +22,7 @@ def compose_containers(services: dict[str, Any], where: str) -> Iterator[Contain
         entry, command = (
             _argv(about.get(key), f"{where}: {name}: {key}") for key in ("entrypoint", "command")
         )
-        image = _OF_COMPOSE.sub("x", str(about.get("image", "")))
+        image = _OF_COMPOSE.sub(_usual, str(about.get("image", "")))
         if not entry and is_image(image):
             entry = list(ENTRY_POINT)
         variables = {
@@ -36,6 +36,11 @@ def compose_containers(services: dict[str, Any], where: str) -> Iterator[Contain
         }
         replicas = next(((n, why) for why, n in given.items() if n is not None), None)
         yield Container(where, str(name), [*entry, *command], variables, replicas, image)
+
+
+def _usual(found: re.Match[str]) -> str:
+    """Return what a variable of an image is unless it is set, or what stands for it."""
+    return found[0].partition("-")[2].rstrip("}") or "x"
 
 
 def _argv(given: Any, where: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
+from kvsweep.vllm_command.release import release_of
 from kvsweep.vllm_command.shell import VARIABLE, is_image, starts_server
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -44,7 +45,7 @@ class Container:
     replicas : tuple of object and str, or None
         How many there are, as the manifest has it, and who says so.
     image : str
-        Its image.
+        Its image, or what is installed in it.
     router : tuple of str and str, or None
         What sends requests to its replicas, of ``cluster.routing``, and why; None: a Service.
     gpu : tuple of str and str, or None
@@ -92,6 +93,7 @@ class Container:
         with self._hiding():
             found = read_command(self._told(), self._called)
         found.variables = self.variables | found.variables
+        found.release = found.release or release_of(self.image)
         if self.replicas is not None:
             count, why = self.replicas
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:

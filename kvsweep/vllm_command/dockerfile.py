@@ -11,6 +11,7 @@ from typing import Any
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.containers import ENTRY_POINT, Container
+from kvsweep.vllm_command.release import release_of
 from kvsweep.vllm_command.shell import is_image
 from kvsweep.vllm_command.words import Command
 
@@ -33,6 +34,8 @@ class _Stage:
         Its environment.
     shell_entry : bool
         Whether its entry point is a text for a shell, which takes no command.
+    image : str
+        The image that it begins with, or what installs vLLM in it.
     own_command : bool
         Whether this stage has the command, not the image that it begins with, whose command an
         entry point takes away.
@@ -42,6 +45,7 @@ class _Stage:
     command: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     shell_entry: bool = False
+    image: str = ""
     own_command: bool = False
 
 
@@ -81,7 +85,7 @@ def read_dockerfile(text: str, where: str) -> Command:
         raise InputError(f"{where}: {len(text):,} characters; {most}")
     last = _built(text, where)
     words = [*last.entry, *([] if last.shell_entry else last.command)]
-    found = Container(where, "CMD", words, last.variables)
+    found = Container(where, "CMD", words, last.variables, image=last.image)
     if not words:
         raise InputError(f"{where}: no CMD or ENTRYPOINT: give the command it is run with")
     if found.starts_server():
@@ -105,13 +109,16 @@ def _built(text: str, where: str) -> _Stage:
             image, _, alias = _filled(rest, known).partition(" ")
             stages[name] = now
             vllms = list(ENTRY_POINT) if is_image(image) else []
-            now = replace(stages.get(image.lower(), _Stage(entry=vllms)), own_command=False)
+            base = _Stage(entry=vllms, image=image)
+            now = replace(stages.get(image.lower(), base), own_command=False)
             name = alias.strip().rpartition(" ")[2].lower() or str(len(stages))
         elif keyword == "ARG":
             key, given, value = rest.strip().partition("=")
             arguments |= {key: _unquoted(_filled(value, known))} if given else {}
         elif keyword == "ENV":
             now = replace(now, variables={**now.variables, **_environment(rest, known)})
+        elif keyword == "RUN" and (installed := release_of(_filled(rest, known))):
+            now = replace(now, image=installed.said)
         elif keyword == "ENTRYPOINT":
             words, by_shell = _argv(rest, f"{where}: ENTRYPOINT")
             kept = now.command if now.own_command else []

@@ -89,7 +89,12 @@ def _of_the_example(values: dict[str, Any], where: str) -> Iterator[Container]:
     count = values.get("replicaCount")
     most = scaling.get("maxReplicas") if scaling.get("enabled") else None
     more = "" if most is None else f", up to autoscaling.maxReplicas {shown(most)}"
-    about = {"name": "vllm", "command": image["command"], "env": image.get("env")}
+    about = {
+        "name": "vllm",
+        "command": image["command"],
+        "env": image.get("env"),
+        "image": f"{image.get('repository', '')}:{image.get('tag', '')}",
+    }
     containers = {"containers": [about, *items(values, "extraContainers")]}
     replicas = None if count is None else (count, f"replicaCount{more}")
     try:

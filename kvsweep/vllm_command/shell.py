@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
+from kvsweep.vllm_command.release import Release, release_of
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OF_VLLM = re.compile(r"\b(VLLM_\w+)=")
@@ -79,11 +80,14 @@ class Started(NamedTuple):
         ``vllm serve`` a part of it has.
     variables : dict of str to str
         What is set in front of it.
+    release : Release or None
+        That of the image it runs in, or of what is installed before; None: not told.
     """
 
     words: list[str]
     by_module: bool
     variables: dict[str, str]
+    release: Release | None
 
 
 def server_of(words: Sequence[str], where: str) -> Started:
@@ -105,6 +109,7 @@ def server_of(words: Sequence[str], where: str) -> Started:
     if len(words) == 1 and not any(_start(command) is not None for command in commands):
         commands = list(_commands(_as_written(words[0]), where)) or commands
     variables: dict[str, str] = {}
+    release: Release | None = None
     found: list[Started] = []
     for number, command in enumerate(commands):
         at = _start(command)
@@ -112,11 +117,12 @@ def server_of(words: Sequence[str], where: str) -> Started:
         own = not _with_api(found) or command[0].lower().startswith("environment=")
         for word in command[:at] if own else ():
             variables |= dict.fromkeys(_OF_VLLM.findall(word), "")
+            release = release_of(word) or release
             if each := _ASSIGNMENT.fullmatch(word):
                 variables[each[1]] = each[2]
         if at is not None:
             _refuse_folding(commands[number + 1 :], where)
-            found.append(Started(command[at:], command[at - 1] == _SERVER, variables))
+            found.append(Started(command[at:], command[at - 1] == _SERVER, variables, release))
     found = _with_api(found) or found
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"

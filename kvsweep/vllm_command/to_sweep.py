@@ -26,7 +26,7 @@ from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
-from kvsweep.vllm_command.options import RELEASE
+from kvsweep.vllm_command.release import is_other, other_release
 from kvsweep.vllm_command.shell import server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, unread_lines, with_set
 from kvsweep.vllm_command.values import Values
@@ -179,8 +179,9 @@ def _room_note(scenario: Scenario) -> str | None:
 
 def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[str]]:
     """Return what a log tells for `Known`, and what there is to say of it."""
+    of_image = other_release(command.release)
     if question.log is None:
-        return {}, []
+        return {}, [of_image] if of_image else []
     log, values = read_server(question.log), Values(command)
     tp, pp = values.whole("tensor-parallel-size"), values.whole("pipeline-parallel-size")
     model = question.model or command.model
@@ -202,12 +203,13 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
         "synchronous": log.settings.get("async_scheduling") is False,
         "gdn_prefill": log.settings.get("gdn_prefill"),
     }
-    return found, [*_of_log(log, tp or 1, pp or 1), *told.warnings]
+    of_image = of_image if log.version is None else None  # the log knows better
+    return found, [*filter(None, [of_image]), *_of_log(log, tp or 1, pp or 1), *told.warnings]
 
 
 def _of_log(log: ServerLog, tp: int, pp: int) -> Iterator[str]:
     """Say where a log is of another release, or contradicts the command."""
-    if log.version is not None and not log.version.startswith(RELEASE.rpartition(".")[0]):
+    if log.version is not None and is_other(log.version):
         other = "docs/vllm-releases.md has what it does otherwise"
         yield f"the log is of vLLM {log.version}: {other}"
     for key, option, count in (("tp", "tensor", tp), ("pp", "pipeline", pp)):

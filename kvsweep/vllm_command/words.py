@@ -16,6 +16,7 @@ from kvsweep.reading import read_text
 from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
+from kvsweep.vllm_command.release import Release
 from kvsweep.vllm_command.shell import VARIABLE, Started, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
@@ -55,6 +56,8 @@ class Command:
         What sends requests to them, of ``cluster.routing``, and their GPU, each with who says so.
     notes : tuple of str
         What is known of them, and no option says.
+    release : Release or None
+        Of vLLM, as the image or what installs it says; None: not told.
     """
 
     where: str
@@ -68,6 +71,7 @@ class Command:
     router: tuple[str, str] | None = None
     gpu: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
+    release: Release | None = None
 
 
 def read_command(words: Sequence[str], where: str = "the command") -> Command:
@@ -92,7 +96,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     ('Qwen/Qwen3-8B', {'--tensor-parallel-size': '2', '--max-num-seqs': '64'})
     """
     started = server_of(words, where)
-    found = Command(where, _shown(started.words, where), variables=started.variables)
+    told = _shown(started.words, where)
+    found = Command(where, told, variables=started.variables, release=started.release)
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _pairs(_with_config(started, where), where):
         if name is not None and "." in name:

@@ -1047,3 +1047,66 @@ def test_limits_of_a_step_may_be_as_large_as_what_bounds_them():
     assert threshold not in of("--long-prefill-token-threshold 40960")
     with pytest.raises(InputError, match="at most the 40,960 tokens of the longest request"):
         of("--long-prefill-token-threshold 40961")
+
+
+OTHER = "defaults here are those of 0.33.0, and docs/vllm-releases.md has what it does otherwise"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("docker run {}:v0.8.5 --model meta-llama/Llama-3.1-8B", "{}:v0.8.5"),
+        ("docker run hub:5000/{}:v0.11.0-x86_64 --model meta-llama/Llama-3.1-8B", None),
+        ("docker run {}:v0.8.5.post1 serve meta-llama/Llama-3.1-8B", None),
+        ("docker run rocm/vllm:rocm6.4_vllm_0.10.0_2025 vllm serve meta-llama/Llama-3.1-8B", None),
+        (f"pip install -q 'vllm[audio]==0.11.0' &&\n{LLAMA}", "vllm[audio]==0.11.0"),
+        (f"uvx vllm@0.12.0 serve meta-llama/Llama-3.1-8B || {LLAMA}", "vllm@0.12.0"),
+        ('FROM {}:v0.9.1 AS base\nFROM base\nCMD ["meta-llama/Llama-3.1-8B"]', "{}:v0.9.1"),
+        (f"FROM python\nRUN pip install \\\n  vllm==0.9.2\nCMD {LLAMA}", "vllm==0.9.2"),
+        (
+            "services: {a: {image: '{}:${TAG:-v0.10.0}', command: meta-llama/Llama-3.1-8B}}",
+            "{}:v0.10.0",
+        ),
+        (
+            "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {containers: [{name: b, image: "
+            "'{}:v0.7.3', args: [meta-llama/Llama-3.1-8B]}]}",
+            "{}:v0.7.3",
+        ),
+        (
+            "servingEngineSpec: {modelSpec: [{name: a, repository: {}, tag: v0.7.3, "
+            "modelURL: meta-llama/Llama-3.1-8B}]}",
+            "{}:v0.7.3",
+        ),
+        (
+            "image: {repository: {}, tag: v0.7.3, command: [vllm, serve, meta-llama/Llama-3.1-8B]}",
+            "{}:v0.7.3",
+        ),
+    ],
+)
+def test_another_release_of_an_image_is_told(tmp_path, text, said):
+    path = tmp_path / "server"
+    path.write_text(text.replace("{}", "vllm/vllm-openai"), encoding="utf-8")
+    notes = [note for note in answer(Question((str(path),), gpu="h100")).notes if OTHER in note]
+    assert len(notes) == 1
+    assert said is None or notes[0].startswith(said.replace("{}", "vllm/vllm-openai") + " is vLLM")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run vllm/vllm-openai:v0.33.1-cu130 --model meta-llama/Llama-3.1-8B",
+        "docker run vllm/vllm-openai:latest --model meta-llama/Llama-3.1-8B",
+        "docker run lmcache/vllm-openai:v0.3.5 --model meta-llama/Llama-3.1-8B",
+        f"# not vllm==0.8.5\npip install vllm==0.33.0 my-vllm==0.1.0\n{LLAMA}",
+    ],
+)
+def test_the_same_or_no_release_is_not_told(text):
+    assert not any("is vLLM" in note for note in answer(Question((text,), gpu="h100")).notes)
+
+
+def test_a_log_knows_its_release_better_than_an_image(tmp_path):
+    path, text = tmp_path / "vllm.log", "docker run vllm/vllm-openai:v0.8.5 --model Qwen/Qwen3-8B"
+    path.write_text(LOG, encoding="utf-8")
+    assert OTHER not in str(answer(Question((text,), gpu="h100", log=path)).notes)
+    path.write_text(LOG.replace("vLLM API server version 0.33.0", ""), encoding="utf-8")
+    assert OTHER in str(answer(Question((text,), gpu="h100", log=path)).notes)
