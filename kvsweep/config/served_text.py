@@ -283,6 +283,7 @@ def _other_block(scenario: Scenario, told: Answer) -> dict[str, tuple[int, int]]
     assert told.served is not None
     if told.served.state is not None:
         return {}
-    there, _ = usual_block(told.served.model, told.gpu, told.served.dtype)
+    connector = scenario.cache.cpu_blocks > 0 and scenario.cache.offload == "vllm"
+    there, _ = usual_block(told.served.model, told.gpu, told.served.dtype, connector)
     given = "block_size" in scenario.cache.model_fields_set
     return {} if given or there == here else {"cache.block_size": (there, here)}

@@ -3,6 +3,9 @@
 BLOCK_SIZE = 16
 """``CacheConfig.DEFAULT_BLOCK_SIZE``, tokens."""
 
+AITER_BLOCK = 64
+"""Tokens of a block of AITER's unified attention (``RocmAiterUnifiedAttentionBackend``)."""
+
 UTILIZATION = 0.92
 """``gpu_memory_utilization``."""
 

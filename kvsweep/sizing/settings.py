@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
-from kvsweep.sizing.defaults import BLOCK_SIZE, SPARSE_BLOCK, UTILIZATION
+from kvsweep.sizing.architectures import KNOWN
+from kvsweep.sizing.defaults import AITER_BLOCK, BLOCK_SIZE, SPARSE_BLOCK, UTILIZATION
 from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, State, concurrent_batches
@@ -228,7 +229,9 @@ def unsupported_block(served: Served, gpu: Gpu | None) -> str | None:
     return f"vLLM does not start: its attention takes {told}"
 
 
-def usual_block(model: Model, gpu: Gpu | None, dtype: str) -> tuple[int, str]:
+def usual_block(
+    model: Model, gpu: Gpu | None, dtype: str, connector: bool = False
+) -> tuple[int, str]:
     """Return the tokens of a block that vLLM takes unless told, and why.
 
     Parameters
@@ -239,6 +242,9 @@ def usual_block(model: Model, gpu: Gpu | None, dtype: str) -> tuple[int, str]:
         The GPU; None: one of NVIDIA's.
     dtype : str
         Data type of keys and values.
+    connector : bool
+        Whether a connector takes them elsewhere too, as to memory of the CPU. AMD's own attention
+        has neither one nor sinks; then the next one is AITER's, which vLLM's images have.
     """
     if model.is_sparse:
         return (SPARSE_BLOCK if gpu is None else gpu.sparse_block), "its indexer's"
@@ -246,4 +252,7 @@ def usual_block(model: Model, gpu: Gpu | None, dtype: str) -> tuple[int, str]:
         size = gpu.mla_block if BYTES[dtype] > 1 else gpu.mla_block_8bit
         if size != BLOCK_SIZE:
             return size, f"vLLM's first backend for MLA on {gpu.name}"
+    elif gpu is not None and gpu.rocm and (connector or KNOWN[model.architecture].all_bias):
+        beside = "a connector" if connector else "attention sinks"
+        return AITER_BLOCK, f"AITER's attention, which vLLM takes for {beside} on {gpu.name}"
     return BLOCK_SIZE, "vLLM's default"

@@ -101,7 +101,7 @@ def check_served(values: Values, served: Served) -> None:
         one, or a threshold is longer than requests.
     """
     for option in ("attention-backend", "attention-config"):
-        if values.given(option) and served.model.is_latent and not values.given("block-size"):
+        if values.given(option) and served.model.is_latent and served.asked.block_size is None:
             told = "the size of blocks follows from it, with latent attention: give --block-size"
             raise values.problem(option, told)
     _check_states(values, served)

@@ -14,6 +14,7 @@ from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import is_base, load_config, load_model, model_names, shipped_name
+from kvsweep.vllm_command.backends import with_block
 from kvsweep.vllm_command.checks import (
     check_served,
     kept_dtype,
@@ -91,6 +92,8 @@ def settings_of(command: Command, known: Known) -> Settings:
     values = Values(command)
     model = _model(command, known)
     gpu = find_gpu(known.gpu) if known.gpu is not None else None
+    with said_of_the_command(command.where, model.value):
+        known = with_block(known, values, load_model(model.value), gpu)
     asked = _asked(values, known, kept_dtype(values, model.value))
     with said_of_the_command(command.where, model.value):
         longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
@@ -187,10 +190,15 @@ def _asked(values: Values, known: Known, dtype: str | None) -> dict[str, Any]:
         "max_num_batched_tokens": _first(values.whole("max-num-batched-tokens"), known.tokens),
         "prefix_caching": values.switch("enable-prefix-caching"),
         "gdn_prefill": known.gdn_prefill,
-        "is_raised": None if values.given("block-size") else known.block_size is not None,
+        "is_raised": None if values.given("block-size") else _is_raised(known),
     }
     told = {key: value for key, value in given.items() if value is not None}
     return told | {"async_scheduling": _asynchronous(values, known)[0]}
+
+
+def _is_raised(known: Known) -> bool:
+    """Return whether the size of blocks is the server's last word, raised to hold a state."""
+    return known.block_size is not None and known.block_by == OWN_LOG
 
 
 def _asynchronous(values: Values, known: Known) -> tuple[bool, str]:
@@ -258,7 +266,7 @@ def _scheduling(values: Values, known: Known, limits: StepLimits, longest: int) 
 
 
 def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator[Line]:
-    told = DEFAULT if known.block_size is None else OWN_LOG
+    told = DEFAULT if known.block_size is None else known.block_by
     option = "--block-size" if values.given("block-size") else told
     if served.raised_from is not None:
         option = f"{served.raised_from}, raised by vLLM to hold a state"

@@ -23,6 +23,8 @@ class Known:
     blocks, block_size, tokens : int or None
         ``num_gpu_blocks``, ``block_size`` and ``max_num_batched_tokens`` that the server itself
         told.
+    block_by : str
+        Who says so of `block_size`.
     synchronous : bool
         Whether the server itself told that scheduling is not asynchronous.
     gdn_prefill : str or None
@@ -41,6 +43,7 @@ class Known:
     blocks: int | None = None
     block_size: int | None = None
     tokens: int | None = None
+    block_by: str = OWN_LOG
     synchronous: bool = False
     gdn_prefill: str | None = None
     blocks_set: bool = False

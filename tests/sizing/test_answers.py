@@ -373,3 +373,10 @@ def test_as_many_requests_as_tokens_of_a_step_are_served_and_no_more():
     assert ask(**options, max_num_seqs=64).blocks > 0
     with pytest.raises(InputError, match=r"--max-num-seqs: 65; vLLM takes at most .* here 64"):
         ask(**options, max_num_seqs=65)
+
+
+def test_amd_serves_attention_sinks_in_blocks_of_64():
+    found = ask(model="gpt-oss-120b", gpu="mi300x")
+    assert (found.block_size, ask(model="gpt-oss-120b", gpu="h100").block_size) == (64, 16)
+    assert "attention sinks on mi300x" in found.served.block_size_from
+    assert ask(model="llama-3.1-8b", gpu="mi300x").block_size == 16

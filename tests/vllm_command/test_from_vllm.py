@@ -1110,3 +1110,41 @@ def test_a_log_knows_its_release_better_than_an_image(tmp_path):
     assert OTHER not in str(answer(Question((text,), gpu="h100", log=path)).notes)
     path.write_text(LOG.replace("vLLM API server version 0.33.0", ""), encoding="utf-8")
     assert OTHER in str(answer(Question((text,), gpu="h100", log=path)).notes)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "text", "size", "by"),
+    [
+        ("h100", "--attention-backend hpc_attn", 64, "--attention-backend HPC_ATTN"),
+        ("rtx5090", "-ac.backend=B12X", 128, "--attention-config B12X"),
+        ("mi300x", "--attention-backend=ROCM_AITER_UNIFIED_ATTN", 64, "--attention-backend ROCM"),
+        ("h100", '--attention-config \'{"backend": "FLASHINFER"}\'', 16, "--attention-config FLA"),
+        ("h100", "--attention-backend auto", 16, "vLLM's default"),
+        ("h100", "--attention-backend HPC_ATTN --block-size 128", 128, "--block-size"),
+        ("mi300x", "--kv-offloading-size 20", 64, "AITER's attention, which vLLM takes for a conn"),
+        ("h100", "--kv-offloading-size 20", 16, "vLLM's default"),
+        ("mi300x", "", 16, "vLLM's default"),
+    ],
+)
+def test_the_blocks_follow_from_the_attention_that_is_chosen(gpu, text, size, by):
+    link = ("cache.link=pcie5-x16",) if "offloading" in text else ()
+    link += ("latency.model=llama-3.1-8b/rtx4090/tp1",) if gpu == "rtx5090" else ()
+    found = taken(f"--max-model-len 4096 {text}", gpu, overrides=link)
+    assert found.scenario.cache.block_size == size
+    assert f"\nblock_size = {size} # {by}" in found.text
+    fixed = taken(f"{text} --kv-cache-memory-bytes 2G --max-model-len 4096", gpu, overrides=link)
+    assert fixed.scenario.cache.gpu_blocks == 1024 * 16 // size - 1
+
+
+def test_attention_by_kind_whose_blocks_are_its_own_asks_for_their_size():
+    text = "--attention-config.backend_per_kind.full_attention HPC_ATTN"
+    with pytest.raises(InputError, match=r"backend_per_kind: .* give --block-size"):
+        taken(text)
+    assert taken(f"{text} --block-size 64").scenario.cache.block_size == 64
+
+
+def test_the_blocks_of_latent_attention_may_be_told_by_the_log(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG + "Setting kv cache block size to 64 for FLASHMLA backend(s).\n", "utf-8")
+    text = "vllm serve deepseek-v3 -tp 8 --attention-backend FLASHMLA"
+    assert answer(Question((text,), gpu="h200", log=path)).scenario.cache.block_size == 64
