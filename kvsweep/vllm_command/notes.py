@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kvsweep.errors import shown
 from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.step_limits import fits_memory, performance_mode
 from kvsweep.vllm_command.values import Values
@@ -64,5 +65,10 @@ def notes_of(
         yield "--max-model-len auto: the server takes what fits its memory, here all are served"
     if performance_mode(values) == "interactivity":
         yield "step times do not know of --performance-mode interactivity"
+    generation = values.table("override-generation-config") or {}
+    if (most := generation.get("max_new_tokens")) is not None:
+        count = shown(most).strip("'")
+        told = f"the server ends answers after {count} tokens, here requests say"
+        yield f"--override-generation-config: {told}: workload.clip = {{ output = ... }} of a trace"
     if own := [name for name in command.variables if name.startswith("VLLM_")]:
         yield f"variables of the environment are not read: {', '.join(own)}"

@@ -1148,3 +1148,10 @@ def test_the_blocks_of_latent_attention_may_be_told_by_the_log(tmp_path):
     path.write_text(LOG + "Setting kv cache block size to 64 for FLASHMLA backend(s).\n", "utf-8")
     text = "vllm serve deepseek-v3 -tp 8 --attention-backend FLASHMLA"
     assert answer(Question((text,), gpu="h200", log=path)).scenario.cache.block_size == 64
+
+
+def test_the_most_tokens_of_answers_are_told():
+    for text in ("='{\"max_new_tokens\": 512}'", ".max_new_tokens 512"):
+        notes = " | ".join(taken(f"--override-generation-config{text}").notes)
+        assert "the server ends answers after 512 tokens, here requests say" in notes
+    assert "ends answers" not in str(taken("--override-generation-config.top_k 5").notes)
