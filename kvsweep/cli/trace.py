@@ -54,8 +54,8 @@ def info(
     from kvsweep.traces.info import describe
 
     check_new([file], {"--plot": figure}, overwrite)
-    requests, hits = read_and_find(file, settings, seed, read, block_size)
-    found = describe(requests, hits)
+    requests, hits, left_out = read_and_find(file, settings, seed, read, block_size)
+    found = describe(requests, hits, left_out)
     if as_json:
         print_json(found)
     else:
@@ -152,6 +152,7 @@ def _write_bent(
     as_json: bool,
 ) -> None:
     from kvsweep.analysis.wording import counted
+    from kvsweep.report.trace import left_out_lines
     from kvsweep.traces.writing import as_seen_from, write_trace
 
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
@@ -168,10 +169,13 @@ def _write_bent(
         else:
             more["expected"] = found.trace.expected
     write_trace(out, found.requests, more)
+    left_out = found.trace.left_out
     if as_json:
-        print_json({"out": str(out), "requests": len(found.requests)})
+        told = {"out": str(out), "requests": len(found.requests), "left_out": left_out}
+        print_json(told)
     else:
-        echo(f"{out}: {counted(len(found.requests), 'request')}")
+        head = f"{out}: {counted(len(found.requests), 'request')}"
+        echo("\n".join([head, *left_out_lines(left_out)]))
 
 
 trace.add_command(hits)

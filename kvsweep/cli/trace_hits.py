@@ -66,9 +66,9 @@ def hits(
         raise InputError("--points: has no effect with --blocks")
     wanted = numbers_of(blocks)
     memory = _memory(block_size, served, memory_of)
-    requests, found = read_and_find(file, settings, seed, read, block_size)
+    requests, found, left_out = read_and_find(file, settings, seed, read, block_size)
     table = columns(found, wanted or found.points(points or 12), memory)
-    total = summary(found, memory, requests)
+    total = summary(found, memory, requests) | {"left_out": left_out}
     if as_json:
         print_json(total | {"capacities": table})
     else:

@@ -87,17 +87,19 @@ def read_and_find(
     seed: int | None,
     read: tuple[str, ...],
     block_size: int,
-) -> tuple[Requests, Hits]:
-    """Return the requests of a trace as they are bent, and what caches of all sizes find.
+) -> tuple[Requests, Hits, int]:
+    """Return a trace's requests as they are bent, what caches find, and how many are left out.
 
     Those that wait for answers arrive as early as they can.
     """
     from kvsweep.traces.hits import find_hits
     from kvsweep.workload.chains import at_earliest
 
-    requests = at_earliest(read_requests(file, settings, seed, read).requests)
+    bent = read_requests(file, settings, seed, read)
+    requests = at_earliest(bent.requests)
     with waiting(f"looking for reuse in {len(requests):,} requests"):
-        return requests, of_file(file, lambda: find_hits(requests, block_size))
+        hits = of_file(file, lambda: find_hits(requests, block_size))
+    return requests, hits, bent.trace.left_out
 
 
 def of_file(file: Path, ask: Callable[[], Any]) -> Any:

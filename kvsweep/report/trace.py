@@ -22,12 +22,26 @@ def info_text(name: str, found: Mapping[str, Any]) -> str:
     head = f"{name}: {counted(found['requests'], 'request')}"
     if arrivals["rate_rps"]:
         head += f" in {number(arrivals['span_s'])} s, {number(arrivals['rate_rps'])} each second"
-    lines = [head, "", _lengths(found), "", *_arrival_lines(arrivals), *_reuse_lines(found)]
+    lines = [
+        head,
+        *left_out_lines(found["left_out"]),
+        "",
+        _lengths(found),
+        "",
+        *_arrival_lines(arrivals),
+        *_reuse_lines(found),
+    ]
     lines += _session_lines(found["sessions"])
     for key, title in (("slo_classes", "classes"), ("clients", "clients")):
         if found[key]:
             lines.append(f"{title:<9} {_counts(found[key])}")
     return "\n".join(lines)
+
+
+def left_out_lines(count: int) -> list[str]:
+    """Say how many requests of a file are not in its list, if there are any."""
+    causes = "which failed, or were of a warm-up or of subagents (docs/traces.md)."
+    return [f"Without {counted(count, 'request')} of the file, {causes}"] if count else []
 
 
 def _counts(found: Mapping[str, int]) -> str:
@@ -110,6 +124,7 @@ def hits_text(name: str, columns: Mapping[str, Sequence[Any]], found: Mapping[st
         f"{name}: {found['prompt_tokens']:,} prompt tokens, blocks of {counted(size, 'token')}",
         f"A cache without end finds {_percent(ceiling)}; the largest request takes "
         f"{found['smallest_blocks']:,} blocks.",
+        *left_out_lines(found["left_out"]),
     ]
     if found["waiting_for_answers"]:
         lines.append(

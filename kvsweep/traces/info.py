@@ -19,7 +19,7 @@ _WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400,
 _DISPERSION_S = (1, 10, 60)
 
 
-def describe(requests: Requests, hits: Hits) -> dict[str, Any]:
+def describe(requests: Requests, hits: Hits, left_out: int = 0) -> dict[str, Any]:
     """Return what is in a request list, as ``kvsweep trace info --json`` prints it.
 
     Parameters
@@ -28,6 +28,8 @@ def describe(requests: Requests, hits: Hits) -> dict[str, Any]:
         The list.
     hits : Hits
         What caches find of it.
+    left_out : int
+        Requests of its file that are not in it.
     """
     tokens = {
         "prompt_tokens": requests.prompt_tokens,
@@ -36,6 +38,7 @@ def describe(requests: Requests, hits: Hits) -> dict[str, Any]:
     }
     return {
         "requests": len(requests),
+        "left_out": left_out,
         **{name: spread(values) | {"sum": int(values.sum())} for name, values in tokens.items()},
         "arrivals": _arrivals(requests.arrival_us),
         "reuse": _reuse(requests, hits),

@@ -54,9 +54,11 @@ def read_aiperf(text: str, where: str, read: Reading) -> Rows:
     places: list[str] = []
     rows: list[Row] = []
     seen: dict[str, str] = {}
+    in_file = 0
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.isspace():
             continue
+        in_file += 1
         item = parse_json(line, where, number)
         try:
             row = _row(check_object(item), f"line {number}", seen, read)
@@ -70,7 +72,7 @@ def read_aiperf(text: str, where: str, read: Reading) -> Rows:
     return Rows(
         places, np.array(start, np.int64), "ns", np.array(prompt, np.int64),
         np.array(output, np.int64), ttft_us, latency_us,
-        unmeasured=_untimed(ttft_us, latency_us, places),
+        unmeasured=_untimed(ttft_us, latency_us, places), in_file=in_file,
     )  # fmt: skip
 
 

@@ -50,9 +50,11 @@ def read_azure(text: str, where: str, read: Reading, part: Part | None = None) -
             raise InputError(f"{where}:1: missing column {name}{did_you_mean(name, header)}")
     rows = Kept(where, "us", part)
     zone: _Zone | None = None
+    in_file = 0
     used = [header.index(name) for name in HEADER]
     for lines, cells in read_columns(text, where, header, used):
         kept = np.array(lines, np.int64)
+        in_file += len(lines)
         zone = zone or _first_zone(cells[0], lines)
         chunk = _at_once(cells, zone)
         if chunk is None:
@@ -64,7 +66,7 @@ def read_azure(text: str, where: str, read: Reading, part: Part | None = None) -
     _check_span(found["arrival"], places, where)
     return Rows(
         Numbered(places, ""), found["arrival"], "us", found["prompt"], found["output"],
-        unmeasured="the format has no times of tokens", first=rows.origin,
+        unmeasured="the format has no times of tokens", in_file=in_file, first=rows.origin,
     )  # fmt: skip
 
 

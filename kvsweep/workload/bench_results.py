@@ -94,6 +94,7 @@ def _rows(run: dict[str, Any], place: str, read: Reading) -> Rows:
         ttft_us=np.array(ttft, np.float64),
         latency_us=np.array(latency, np.float64),
         unmeasured="" if read.arrivals == "recorded" else f"read.arrivals is {read.arrivals!r}",
+        in_file=count,
     )
 
 

@@ -60,6 +60,7 @@ def read_inference_perf(document: list[Any], where: str, read: Reading) -> Rows:
             if absent.size
             else ""
         ),
+        in_file=len(document),
     )  # fmt: skip
 
 

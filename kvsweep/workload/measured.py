@@ -51,6 +51,8 @@ class Rows:
         Why there are no times, if there are none.
     chosen : bool
         Whether `Reading.columns` chooses among the columns of the file.
+    in_file : int
+        How many the file has, with those that are left out.
     first : float, int or None
         Of rows that are only a part of the file's: its earliest arrival, where time begins.
     """
@@ -65,6 +67,7 @@ class Rows:
     names: dict[str, list[str]] = field(default_factory=dict)
     unmeasured: str = ""
     chosen: bool = False
+    in_file: int = 0
     first: Any = None
 
 

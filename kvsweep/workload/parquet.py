@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ def read_parquet(path: Path, read: Reading, part: Part | None = None) -> Rows:
             units = own | units_of(numbers, read, where)
             batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
             chunks = _chunks(batches, roles, where, read)
-            return collect(chunks, units, where, read, "row ", part)
+            rows = collect(chunks, units, where, read, "row ", part)
+            return replace(rows, in_file=file.metadata.num_rows)
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
         if isinstance(problem, InputError):
             raise

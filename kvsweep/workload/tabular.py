@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 from kvsweep.config.trace_reading import Reading
@@ -87,9 +88,12 @@ def read_table(
     numbers = {role: roles[role] for role in TIMES if role in roles and role not in dates}
     units = dates | units_of(numbers, read, where, unit)
     zoned = dated and is_zoned(arrival)
+    in_file = 0
 
     def chunks() -> Iterator[tuple[Chunk, Sequence[int]]]:
+        nonlocal in_file
         for lines, cells in chain([first], stretches):
+            in_file += len(lines)
             columns = dict(zip(roles, cells, strict=True))
             try:
                 yield _parsed(columns, roles, units, zoned, _places(where, lines)), lines
@@ -105,7 +109,8 @@ def read_table(
                 if rest:
                     yield rest, lines
 
-    return collect(chunks(), units, where, read, "", part)
+    rows = collect(chunks(), units, where, read, "", part)
+    return replace(rows, in_file=in_file)
 
 
 def _lacks(row: Mapping[str, str]) -> bool:

@@ -30,6 +30,7 @@ from kvsweep.workload.native import FORMAT, read_native, to_trace_dict
 from kvsweep.workload.parquet import is_parquet, read_parquet
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.tabular import read_csv
+from kvsweep.workload.weka import count_requests
 from kvsweep.workload.weka_requests import read_weka
 
 __all__ = ["FORMAT", "Trace", "load_trace", "to_trace_dict"]
@@ -56,6 +57,9 @@ class Trace:
         The file's name, for messages.
     unmeasured : str
         Of files of other tools: why `expected` is None.
+    left_out : int
+        Requests of the file that are not among them: failed ones, those of a benchmark's warm-up,
+        and those of subagents, as the reading has it.
     cut : bool
         Whether `requests` are only a part of the file's: it has more than a list may have.
     seed, entropy : int
@@ -68,6 +72,7 @@ class Trace:
     about: Any = None
     where: str = "trace"
     unmeasured: str = ""
+    left_out: int = 0
     cut: bool = False
     seed: int = 0
     entropy: int = DEFAULT_ENTROPY
@@ -128,10 +133,15 @@ def _parse(text: str, where: str, read: Reading, part: Part | None) -> Trace:
         return _measured(read_azure(text, where, read, part), read, where)
     if kind in BLOCK_TOKENS:
         requests = read_mooncake(text, where, kind, read)
-        return Trace(requests, where=where, unmeasured=_NO_TIMES)
+        in_file = sum(not line.isspace() for line in text.split("\n") if line)
+        left_out = in_file - len(requests)
+        return Trace(requests, where=where, unmeasured=_NO_TIMES, left_out=left_out)
     if kind == "weka":
         requests = read_weka(text, document, where, read)
-        return Trace(requests, where=where, unmeasured=_NO_TIMES)
+        left_out = 0
+        if "leave-out" in (read.failed, read.subagents):
+            left_out = count_requests(text, document, where) - len(requests)
+        return Trace(requests, where=where, unmeasured=_NO_TIMES, left_out=left_out)
     if kind == "burstgpt":
         return _measured(read_burstgpt(text, where, read, part), read, where)
     if kind == "csv":
@@ -152,7 +162,14 @@ def _parse(text: str, where: str, read: Reading, part: Part | None) -> Trace:
 def _measured(rows: Rows, read: Reading, where: str) -> Trace:
     requests, expected, unmeasured = build_requests(rows, read, where)
     cut = rows.first is not None
-    return Trace(requests, expected=expected, where=where, unmeasured=unmeasured, cut=cut)
+    return Trace(
+        requests,
+        expected=expected,
+        where=where,
+        unmeasured=unmeasured,
+        left_out=0 if cut else rows.in_file - len(requests),
+        cut=cut,
+    )
 
 
 def _native(document: Mapping[str, Any], where: str) -> Trace:

@@ -119,6 +119,16 @@ def parse_sessions(text: str, document: Any, where: str, read: Reading) -> list[
     return sessions
 
 
+def count_requests(text: str, document: Any, where: str) -> int:
+    """Return how many requests a file that was read has, with those that are left out."""
+    count = 0
+    for _, item in _items(text, document, where):
+        for entry in item["requests"]:
+            inner = entry.get("requests") if entry.get("type") == "subagent" else [entry]
+            count += len(inner) if isinstance(inner, list) else 0
+    return count
+
+
 def _items(text: str, document: Any, where: str) -> Iterator[tuple[int, Any]]:
     """Yield the lines of a file with their numbers, parsed."""
     if document is not None:

@@ -487,3 +487,16 @@ def test_what_comes_before_the_first_cells_is_told_until_they_come(monkeypatch):
             assert lines == told
         assert lines[0] == "planning ..."
         lines.clear()
+
+
+def test_requests_that_are_left_out_are_told(run, tmp_path):
+    path, out = str(tmp_path / "log.csv"), str(tmp_path / "a.json")
+    rows = "0,50,0\n1,50,5\n2,,5\n3,50,5\n"
+    Path(path).write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}", encoding="utf-8")
+    told = "Without 2 requests of the file, which failed, or were of a warm-up or of subagents"
+    for command in (("info", path), ("hits", path), ("convert", path, "-o", out)):
+        asked = ("trace", *command, "--read", "failed=leave-out")
+        assert f"\n{told}" in run(*asked)[1]
+        again = ("--overwrite",) if "-o" in command else ()
+        assert json.loads(run(*asked, *again, "--json")[1])["left_out"] == 2
+    assert "Without" not in run("trace", "info", out)[1]

@@ -913,3 +913,34 @@ def test_other_files_may_have_a_key_named_format(tmp_path):
     check_measured(load(write(tmp_path, exports.bench(ROWS, format="of a user"))))
     told = refused(write(tmp_path, '{"format": "kvsweep-trace/2", "requests": []}'))
     assert told == ": format: expected 'kvsweep-trace/1', got 'kvsweep-trace/2'"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["bench", "aiperf", "inference_perf", "table", "json_lines", "burstgpt", "azure", "qwen"],
+)
+def test_requests_that_are_left_out_are_counted(tmp_path, kind):
+    rows = [row | {"output": 0} if i in (2, 5, 7) else row for i, row in enumerate(ROWS)]
+    write_as = getattr(exports, kind)
+    found = load_trace(write(tmp_path, write_as(rows)), Reading(failed="leave-out"))
+    assert (len(found.requests), found.left_out) == (len(ROWS) - 3, 3)
+    assert load_trace(write(tmp_path, write_as(ROWS))).left_out == 0
+
+
+def test_rows_without_numbers_and_a_warm_up_are_counted_as_left_out(tmp_path):
+    text = exports.table(ROWS) + "9,,5,1,2\n9,10,0,1,2\n"
+    assert load_trace(write(tmp_path, text), Reading(failed="leave-out")).left_out == 2
+    text = exports.aiperf(ROWS[:3], 0, "warmup") + "\n" + exports.aiperf(ROWS[3:])
+    assert load_trace(write(tmp_path, text)).left_out == 3
+
+
+def test_requests_of_sessions_and_subagents_are_counted_as_left_out(tmp_path):
+    inner = exports.agent(1.0, [exports.call(0.0, 90), exports.call(0.5, 200)], duration_ms=900)
+    requests = [exports.call(0.0, 100, api_time=0.5), inner, exports.call(3.0, 300, 0)]
+    gone = exports.session("b", [exports.call(0.0, 100, 0)])
+    lines = [exports.session("a", requests), gone]
+    path = write(tmp_path, "\n".join(map(json.dumps, lines)))
+    read = {"lanes": 1, "failed": "leave-out", "think_unknown_s": 0.0}
+    assert load_trace(path, Reading(**read)).left_out == 2
+    found = load_trace(path, Reading(**read, subagents="leave-out"))
+    assert (len(found.requests), found.left_out) == (1, 4)

@@ -200,3 +200,8 @@ def test_dates_further_apart_than_64_bits_hold_are_refused(tmp_path):
     columns = {"arrival": pa.array([-(2**62), -(2**62), 2**62], pa.timestamp("us")), **table()}
     del columns["arrival_ms"]
     assert refused(write(tmp_path, columns)).startswith("row 2: arrives more than 1000")
+
+
+def test_rows_that_are_left_out_are_counted(tmp_path):
+    path = write(tmp_path, table(prompt_tokens=[5, None, 9], output_tokens=[1, 2, 0]))
+    assert load_trace(path, parse_reading(["failed=leave-out"])).left_out == 2
