@@ -751,3 +751,15 @@ def test_a_hybrid_model_keeps_in_its_cache_what_vllm_does(load):
     assert interval("gpt-oss-120b", "prefix_cache_retention_interval = 64") == 64
     given = 'groups = [{ kind = "full" }, { kind = "sliding", window = 128 }]'
     assert interval("gpt-oss-120b", given) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "offload", "size"),
+    [("mi300x", "vllm", 64), ("mi300x", "write-through", 16), ("h100", "vllm", 16)],
+)
+def test_the_blocks_of_a_server_with_a_connector_are_told_on_amd(load, gpu, offload, size):
+    engine = "[engine]\nmax_num_seqs = 8\nmax_num_batched_tokens = 512\n"
+    text = ON_H100.replace("h100", gpu) + engine
+    tier = f'[cache]\ncpu_blocks = 9\nlink = "pcie5-x16"\noffload = "{offload}"\n'
+    there = f"vllm serve on {gpu} takes cache.block_size = {size}; here 16"
+    assert told(load(text + tier), defaults_text) == [there if size != 16 else None]

@@ -244,7 +244,8 @@ def usual_block(
         Data type of keys and values.
     connector : bool
         Whether a connector takes them elsewhere too, as to memory of the CPU. AMD's own attention
-        has neither one nor sinks; then the next one is AITER's, which vLLM's images have.
+        has neither one nor sinks; then the next one is AITER's, which vLLM's images have, unless
+        Triton's alone serves the model.
     """
     if model.is_sparse:
         return (SPARSE_BLOCK if gpu is None else gpu.sparse_block), "its indexer's"
@@ -252,7 +253,16 @@ def usual_block(
         size = gpu.mla_block if BYTES[dtype] > 1 else gpu.mla_block_8bit
         if size != BLOCK_SIZE:
             return size, f"vLLM's first backend for MLA on {gpu.name}"
-    elif gpu is not None and gpu.rocm and (connector or KNOWN[model.architecture].all_bias):
+    elif gpu is not None and gpu.rocm and _takes_aiter(model, connector):
         beside = "a connector" if connector else "attention sinks"
         return AITER_BLOCK, f"AITER's attention, which vLLM takes for {beside} on {gpu.name}"
     return BLOCK_SIZE, "vLLM's default"
+
+
+_TRITON = ("Gemma3ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration")
+"""Models with attention to all of an image, or heads of several sizes."""
+
+
+def _takes_aiter(model: Model, connector: bool) -> bool:
+    needed = connector or KNOWN[model.architecture].all_bias
+    return needed and model.architecture not in _TRITON

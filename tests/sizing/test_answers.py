@@ -7,6 +7,8 @@ from kvsweep.sizing.answer_text import answer_text
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.question import Question
+from kvsweep.sizing.settings import usual_block
+from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import parse_size
 
 
@@ -380,3 +382,10 @@ def test_amd_serves_attention_sinks_in_blocks_of_64():
     assert (found.block_size, ask(model="gpt-oss-120b", gpu="h100").block_size) == (64, 16)
     assert "attention sinks on mi300x" in found.served.block_size_from
     assert ask(model="llama-3.1-8b", gpu="mi300x").block_size == 16
+
+
+def test_amd_serves_what_only_triton_takes_in_blocks_of_16_beside_a_connector():
+    amd = find_gpu("mi300x")
+    for name, size in (("llama-3.1-8b", 64), ("gemma-4-26b", 16), ("deepseek-v3", 16)):
+        assert usual_block(load_model(name), amd, "bfloat16", connector=True)[0] == size
+        assert usual_block(load_model(name), find_gpu("h100"), "bfloat16", connector=True)[0] == 16
