@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from kvsweep.errors import InputError
@@ -16,8 +17,13 @@ _OF_COMPOSE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
 
 def compose_containers(services: dict[str, Any], where: str) -> Iterator[Container]:
     """Yield the services of a file of Docker Compose."""
-    for name, about in services.items():
-        if not isinstance(about, dict):
+    for name, own in services.items():
+        if not isinstance(own, dict):
+            continue
+        try:
+            about = _extended(own, services, f"{where}: {name}")
+        except InputError as error:
+            yield Container(where, str(name), [], problem=str(error))
             continue
         entry, command = (
             _argv(about.get(key), f"{where}: {name}: {key}") for key in ("entrypoint", "command")
@@ -38,6 +44,34 @@ def compose_containers(services: dict[str, Any], where: str) -> Iterator[Contain
         yield Container(where, str(name), [*entry, *command], variables, replicas, image)
 
 
+def _extended(
+    own: dict[str, Any], services: dict[str, Any], where: str, depth: int = 0
+) -> dict[str, Any]:
+    """Return a service with what it has of those that it extends.
+
+    Raises
+    ------
+    InputError
+        If that is in another file, which may have its image, or not there.
+    """
+    extends = own.get("extends")
+    if extends is None:
+        return own
+    told = extends if isinstance(extends, dict) else {"service": extends}
+    base = services.get(str(told.get("service")))
+    if "file" in told or not isinstance(base, dict) or depth > len(services):
+        if "image" in own:
+            return own
+        remedy = "give what `docker compose config` writes"
+        raise InputError(f"{where}: extends a service that is not in the file: {remedy}")
+    base = _extended(base, services, where, depth + 1)
+    joined = {
+        "environment": dict(chain(*(_named(each.get("environment")) for each in (base, own)))),
+        "deploy": {**table(base, "deploy"), **table(own, "deploy")},
+    }
+    return {**base, **own, **joined}
+
+
 def _usual(found: re.Match[str]) -> str:
     """Return what a variable of an image is unless it is set, or what stands for it."""
     return found[0].partition("-")[2].rstrip("}") or "x"
@@ -54,9 +88,15 @@ def _argv(given: Any, where: str) -> list[str]:
 
 
 def _environment(given: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and values of an environment, without what Compose would put in."""
+    for name, value in _named(given):
+        if value is not None:
+            yield name, _OF_COMPOSE.sub(unknown, str(value))
+
+
+def _named(given: Any) -> Iterator[tuple[str, Any]]:
     """Yield names and values of a mapping, or of a list of ``NAME=VALUE``."""
     if isinstance(given, list):
         given = dict(str(each).partition("=")[::2] for each in given if "=" in str(each))
     for name, value in given.items() if isinstance(given, dict) else ():
-        if value is not None:
-            yield str(name), _OF_COMPOSE.sub(unknown, str(value))
+        yield str(name), value

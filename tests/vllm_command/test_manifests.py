@@ -462,3 +462,39 @@ def test_a_single_replica_needs_no_router(tmp_path):
         path.write_text(yaml.safe_dump(workload(container(args=[MODEL]), replicas=replicas)))
         found = answer(Question((str(path),), gpu="h100"))
         assert ("routing" in found.text) == routed
+
+
+EXTENDED = """\
+services:
+  base:
+    image: vllm/vllm-openai
+    environment: [SEQS=64, LEN=4096]
+    entrypoint: [sh, -c]
+    deploy: {replicas: 2}
+  middle: {extends: {service: base}, environment: {LEN: 2048}}
+  llm:
+    extends: middle
+    command: ["exec vllm serve Qwen/Qwen3-8B --max-num-seqs $$SEQS --max-model-len $$LEN"]
+"""
+
+
+def test_a_service_of_compose_has_what_it_extends():
+    found = read_manifest(EXTENDED, "compose.yaml")
+    assert found.text == "vllm serve Qwen/Qwen3-8B --max-num-seqs 64 --max-model-len 2048"
+    assert (found.replicas, found.replicated_by) == (2, "deploy.replicas")
+    own = EXTENDED.replace("command:", "deploy: {replicas: 3}\n    command:")
+    assert read_manifest(own, "compose.yaml").replicas == 3
+    both = "services: {a: {image: vllm/vllm-openai, command: m}, b: {extends: a, command: m -tp 2}}"
+    with pytest.raises(InputError, match=r"2 containers start a server: a, b; choose one"):
+        read_manifest(both, "compose.yaml")
+    assert read_manifest(both, "compose.yaml", "b").text == "vllm serve m -tp 2"
+
+
+@pytest.mark.parametrize(
+    "extends", ["{file: other.yaml, service: a}", "absent", "llm", "{service: 3}", "[a]"]
+)
+def test_a_service_that_extends_what_is_elsewhere_is_refused(extends):
+    text = f"services:\n  llm:\n    extends: {extends}\n    command: [vllm, serve, m]\n"
+    with pytest.raises(InputError, match=r"llm: extends a service that is not in the file: give"):
+        read_manifest(text, "compose.yaml")
+    assert read_manifest(f"{text}    image: mine\n", "compose.yaml").text == "vllm serve m"
