@@ -100,7 +100,8 @@ class Container:
                 told = f"{why}: {shown(count)}: expected a number of servers, 1 or more"
                 raise InputError(f"{self._called}: {told}")
             found.replicas, found.replicated_by = count, why
-        found.router, found.gpu, found.notes = self.router, self.gpu, self.notes
+        found.router, found.gpu = self.router, self.gpu
+        found.notes += self.notes
         return found
 
     @contextmanager

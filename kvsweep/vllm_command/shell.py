@@ -52,6 +52,9 @@ _INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:(?:openai\.)?api_server
 _FENCE = re.compile(r"^[ \t]*```+[\w-]*[ \t]*\r?$", re.MULTILINE)
 # Of Windows' shells: what joins lines, as a backslash does elsewhere.
 _JOINED = re.compile(r"(?<=[ \t])[`^][ \t]*\r?\n")
+# for GPU in 0 1 2; do vllm serve ... &
+_LOOP = re.compile(r"(?:^|[\n;&|])[ \t]*for[ \t]+\w+[ \t]+in\b")
+_LOOPED = re.compile(r"vllm\s+serve\s|vllm\.entrypoints\.|/vllm-openai")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -142,6 +145,19 @@ def _why_none(commands: list[list[str]]) -> str:
         if (at := _image(command)) is not None:
             return f"{unmarked(command[at])}: {ONLY_AN_IMAGE}"
     return NO_COMMAND
+
+
+def is_in_a_loop(text: str) -> bool:
+    """Return whether a text starts its server again and again, as one on each GPU.
+
+    Examples
+    --------
+    >>> is_in_a_loop("for i in 0 1; do vllm serve m --port 800$i & done"), is_in_a_loop("for a in")
+    (True, False)
+    """
+    parts = re.split(r"\bdone\b", _OPAQUE.sub(_uncommented, text))
+    begins = ((part, _LOOP.search(part)) for part in parts)
+    return any(found and _LOOPED.search(part, found.end()) for part, found in begins)
 
 
 def starts_server(words: Sequence[str], where: str) -> bool:

@@ -478,3 +478,18 @@ def test_lines_may_be_joined_as_by_the_shells_of_windows():
     inner = "vllm serve m --max-num-seqs `\ncat seqs\n`"
     with pytest.raises(InputError, match="a variable of the shell: put in its value"):
         read_command([inner])
+
+
+@pytest.mark.parametrize(
+    ("text", "looped"),
+    [
+        ("for i in 0 1 2; do\n  CUDA_VISIBLE_DEVICES=$i vllm serve m --port 800$i &\ndone", True),
+        ("cd /x; for i in 0 1\ndo docker run vllm/vllm-openai --model m\ndone", True),
+        ("for f in a b; do mkdir $f; done\nvllm serve m", False),
+        ("# for i in 0 1; do\nvllm serve m", False),
+        ("while true; do vllm serve m; sleep 1; done", False),
+        ("echo wait for it in a minute\nvllm serve m", False),
+    ],
+)
+def test_a_loop_that_starts_servers_is_told(text, looped):
+    assert any("a loop starts it" in note for note in read_command([text]).notes) == looped
