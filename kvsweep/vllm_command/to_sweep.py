@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,18 @@ from kvsweep.config.served_text import exchange_text, measured_text, stages_text
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
-from kvsweep.sizing import asking
 from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import find_gpu
-from kvsweep.sizing.question import Question as OfBlocks
-from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
+from kvsweep.sizing.server_log import read_log_text
 from kvsweep.sizing.settings import Served, unsupported_block
-from kvsweep.vllm_command.checks import kept_dtype, said_of_the_command
+from kvsweep.vllm_command.beside_log import told_by_log
+from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
-from kvsweep.vllm_command.release import is_other, other_release
 from kvsweep.vllm_command.shell import server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, unread_lines, with_set
-from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
 
 STEPS = ("latency", *(f"latency.{key}" for key in ("model", "beta", "memory", "experts", "window")))
@@ -112,7 +109,7 @@ def answer(question: Question) -> Sweep:
     if question.trace is not None and not os.path.isfile(question.trace):
         raise InputError(f"--trace: {clip(escaped(question.trace))}: no such file")
     command = _command(question)
-    told, notes = _logged(question, command)
+    told, notes = told_by_log(question.log, question.model, command)
     keys = [parse_override(text)[0] for text in question.overrides]
     told["blocks_set"] = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
     told["times_set"] = any(key in STEPS for key in keys)
@@ -175,47 +172,6 @@ def _room_note(scenario: Scenario) -> str | None:
     if blocks <= most:
         return None
     return f"{blocks:,} blocks do not fit: {told.plan.gpu.name} has room for {most:,} at most"
-
-
-def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[str]]:
-    """Return what a log tells for `Known`, and what there is to say of it."""
-    of_image = other_release(command.release)
-    if question.log is None:
-        return {}, [of_image] if of_image else []
-    log, values = read_server(question.log), Values(command)
-    tp, pp = values.whole("tensor-parallel-size"), values.whole("pipeline-parallel-size")
-    model = question.model or command.model
-    asked = OfBlocks(
-        model=model,
-        log=question.log,
-        tp=tp,
-        pp=pp,
-        dtype=None if model is None else kept_dtype(values, model),
-        block_size=values.whole("block-size"),
-    )
-    with said_of_the_command(command.where, model or ""):
-        told = asking.answer(asked)
-    tokens = log.settings.get("max_num_batched_tokens")
-    found = {
-        "blocks": told.blocks,
-        "block_size": log.block_size,
-        "tokens": tokens,
-        "synchronous": log.settings.get("async_scheduling") is False,
-        "gdn_prefill": log.settings.get("gdn_prefill"),
-    }
-    of_image = of_image if log.version is None else None  # the log knows better
-    return found, [*filter(None, [of_image]), *_of_log(log, tp or 1, pp or 1), *told.warnings]
-
-
-def _of_log(log: ServerLog, tp: int, pp: int) -> Iterator[str]:
-    """Say where a log is of another release, or contradicts the command."""
-    if log.version is not None and is_other(log.version):
-        other = "docs/vllm-releases.md has what it does otherwise"
-        yield f"the log is of vLLM {log.version}: {other}"
-    for key, option, count in (("tp", "tensor", tp), ("pp", "pipeline", pp)):
-        there = log.settings.get(key, count)
-        if there != count:
-            yield f"the log has --{option}-parallel-size {there}, the command {count}"
 
 
 def _from(folder: Path, line: Line) -> Line:

@@ -1155,3 +1155,30 @@ def test_the_most_tokens_of_answers_are_told():
         notes = " | ".join(taken(f"--override-generation-config{text}").notes)
         assert "the server ends answers after 512 tokens, here requests say" in notes
     assert "ends answers" not in str(taken("--override-generation-config.top_k 5").notes)
+
+
+OF_DTYPE = "keys and values in fp8, the command bfloat16"
+OF_CACHING = "prefix caching off, the command on"
+SCRAPE = """\
+vllm:cache_config_info{block_size="16",cache_dtype="fp8",enable_prefix_caching="False",\
+gpu_memory_utilization="0.9",num_gpu_blocks="20001"} 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "",
+            ["keys and values in fp8, the command bfloat16", "prefix caching off, the command on"],
+        ),
+        ("--kv-cache-dtype fp8_e4m3", ["prefix caching off, the command on"]),
+        ("--no-enable-prefix-caching", ["keys and values in fp8, the command bfloat16"]),
+        ("--no-enable-prefix-caching --kv-cache-dtype fp8", []),
+    ],
+)
+def test_what_a_log_says_otherwise_than_the_command_is_told(tmp_path, text, said):
+    path = tmp_path / "metrics.txt"
+    path.write_text(SCRAPE, encoding="utf-8")
+    notes = [note for note in taken(text, log=path).notes if note.startswith("the log has")]
+    assert notes == [f"the log has {each}" for each in said]
