@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kvsweep.errors import shown
 from kvsweep.sizing.settings import Served
-from kvsweep.vllm_command.step_limits import fits_memory, performance_mode
+from kvsweep.vllm_command.step_limits import performance_mode
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
@@ -61,8 +61,6 @@ def notes_of(
             )
         if estimated and served.asked.pp > 1:
             yield "the estimate of the blocks takes each instance to have all experts, not a part"
-    if fits_memory(values):
-        yield "--max-model-len auto: the server takes what fits its memory, here all are served"
     if performance_mode(values) == "interactivity":
         yield "step times do not know of --performance-mode interactivity"
     generation = values.table("override-generation-config") or {}

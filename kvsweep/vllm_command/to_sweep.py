@@ -26,11 +26,16 @@ from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
 from kvsweep.vllm_command.shell import server_of, starts_server
+from kvsweep.vllm_command.step_limits import fits_memory
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, unread_lines, with_set
+from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
 
 STEPS = ("latency", *(f"latency.{key}" for key in ("model", "beta", "memory", "experts", "window")))
 """Keys that say how long steps take."""
+
+LONGEST = "engine.max_model_len"
+"""The key of the longest request."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,10 @@ def answer(question: Question) -> Sweep:
             settings.lines = [line for line in settings.lines if line not in idle]
             settings.notes.append(f"without effect here: {', '.join(line.why for line in idle)}")
             scenario, tables = check(settings, question.overrides, command.where)
+        fitted = _fitting(settings.served, scenario) if fits_memory(Values(command)) else None
+        if fitted is not None and LONGEST not in keys:
+            settings.lines.append(fitted)
+            scenario, tables = check(settings, question.overrides, command.where)
     device = None if gpu is None else find_gpu(gpu)
     told_too = (
         blocks_note(scenario),
@@ -130,7 +139,7 @@ def answer(question: Question) -> Sweep:
         stages_text(scenario, Path()),
         exchange_text(scenario, Path()),
         None if question.log else unsupported_block(settings.served, device),
-        _start_note(settings.served, scenario),
+        None if fitted else _start_note(settings.served, scenario),
         _room_note(scenario),
     )
     notes += [*filter(None, told_too), *settings.notes, *command.notes]
@@ -147,6 +156,14 @@ def _gpu(question: Question, command: Command, notes: list[str]) -> tuple[str | 
             notes.append(f"the file has {command.gpu[1]}, --gpu another GPU, which is taken")
         return question.gpu, "--gpu"
     return command.gpu
+
+
+def _fitting(served: Served, scenario: Scenario) -> Line | None:
+    """Return the longest request that a server takes which fits it to its memory; None: none."""
+    longest = layout(served).longest(scenario.cache.gpu_blocks + 1)
+    whole = longest == served.limits.max_model_len
+    told = "the model's" if whole else "what the blocks hold"
+    return Line(LONGEST, longest, f"--max-model-len auto: {told}") if longest else None
 
 
 def _start_note(served: Served, scenario: Scenario) -> str | None:

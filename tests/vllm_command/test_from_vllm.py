@@ -188,7 +188,7 @@ def test_a_server_that_does_not_start_is_told():
     assert "vLLM does not start: a request of 131,072 tokens needs 8,192 blocks" in notes
     assert "it does with --max-model-len" in notes
     assert "start" not in " ".join(taken("--max-model-len 8192", gpu="rtx4090").notes)
-    assert "the server takes what fits" in " ".join(taken("--max-model-len auto").notes)
+    assert "start" not in " ".join(taken("--max-model-len auto", gpu="rtx4090").notes)
 
 
 def test_drafts_need_to_know_what_is_accepted():
@@ -728,9 +728,17 @@ def test_the_longest_request_of_the_server_is_that_of_the_sweep():
     found = taken(f"--max-model-len 8k {drafts}", acceptance=(0.5,))
     assert "max_model_len = 8000 # --max-model-len\n" in found.text
     assert "max_model_len = 131072 # the model's\n" in taken().text
-    fits = taken("--max-model-len auto")
-    assert "engine.max_model_len" not in keys(fits)
-    assert "the server takes what fits its memory" in " ".join(fits.notes)
+    for auto in ("auto", "-1"):
+        fits = f"--max-model-len {auto}"
+        assert "max_model_len = 131072 # --max-model-len auto: the model's\n" in taken(fits).text
+        few = f"{fits} --num-gpu-blocks-override 501"
+        assert (
+            "max_model_len = 8000 # --max-model-len auto: what the blocks hold\n" in taken(few).text
+        )
+        own = taken(few, overrides=("engine.max_model_len=4000",))
+        assert (own.scenario.engine.max_model_len, "start" in str(own.notes)) == (4000, False)
+        none = taken(f"{fits} --num-gpu-blocks-override 2").scenario
+        assert (none.cache.gpu_blocks, none.engine.max_model_len) == (1, 16)
     whole = "--no-enable-chunked-prefill --max-model-len 2048"
     with pytest.raises(InputError, match="fewer than the 2,048 tokens of the longest request, is"):
         taken(f"{whole} --max-num-seqs 64 --max-num-scheduled-tokens 1024")
