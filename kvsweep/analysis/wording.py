@@ -166,3 +166,9 @@ def reference_names(effects: Effects) -> str:
     """Name the levels against which the effects are taken: ``scheduler fcfs, gpu_blocks 2,000``."""
     changes = [change for g in effects.groups for e in g.effects for change in e.changes]
     return ", ".join(dict.fromkeys(f"{c.factor} {level(c.reference)}" for c in changes))
+
+
+def left_out_lines(count: int) -> list[str]:
+    """Say how many requests of a file are not in its list, if there are any."""
+    causes = "which failed, or were of a warm-up or of subagents (docs/traces.md)."
+    return [f"Without {counted(count, 'request')} of the file, {causes}"] if count else []

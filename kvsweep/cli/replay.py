@@ -154,6 +154,7 @@ def _summary(found: Replay) -> dict[str, Any]:
         "status": found.status,
         "status_detail": found.status_detail,
         "requests": len(statuses),
+        "left_out": found.trace.left_out,
         "request_status": dict(sorted(Counter(statuses).items())),
         "warmup": warmup,
         "preemptions": int(found.requests["preemptions"][warmup:].clip(min=0).sum()),
@@ -167,9 +168,13 @@ def _summary(found: Replay) -> dict[str, Any]:
 
 
 def _print(summary: dict[str, Any]) -> None:
+    from kvsweep.analysis.wording import left_out_lines
+
     counts = ", ".join(f"{n:,} {name}" for name, n in summary["request_status"].items())
     echo(f"status       {summary['status']} {summary['status_detail']}".rstrip())
     echo(f"requests     {summary['requests']:,}: {counts}")
+    for line in left_out_lines(summary["left_out"]):
+        echo(f"             {line}")
     if summary["warmup"]:
         echo(f"warm-up      the first {summary['warmup']:,}, left out of preemptions and means")
     echo(f"preemptions  {summary['preemptions']:,}")

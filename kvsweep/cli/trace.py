@@ -151,8 +151,7 @@ def _write_bent(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from kvsweep.analysis.wording import counted
-    from kvsweep.report.trace import left_out_lines
+    from kvsweep.analysis.wording import counted, left_out_lines
     from kvsweep.traces.writing import as_seen_from, write_trace
 
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvsweep.analysis.wording import MISSING, counted, number
+from kvsweep.analysis.wording import MISSING, counted, left_out_lines, number
 from kvsweep.report.table import table
 
 NOTHING_SHARED = (
@@ -36,12 +36,6 @@ def info_text(name: str, found: Mapping[str, Any]) -> str:
         if found[key]:
             lines.append(f"{title:<9} {_counts(found[key])}")
     return "\n".join(lines)
-
-
-def left_out_lines(count: int) -> list[str]:
-    """Say how many requests of a file are not in its list, if there are any."""
-    causes = "which failed, or were of a warm-up or of subagents (docs/traces.md)."
-    return [f"Without {counted(count, 'request')} of the file, {causes}"] if count else []
 
 
 def _counts(found: Mapping[str, int]) -> str:

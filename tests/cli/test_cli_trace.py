@@ -500,3 +500,6 @@ def test_requests_that_are_left_out_are_told(run, tmp_path):
         again = ("--overwrite",) if "-o" in command else ()
         assert json.loads(run(*asked, *again, "--json")[1])["left_out"] == 2
     assert "Without" not in run("trace", "info", out)[1]
+    server = ("--set", "latency.model=llama-3.1-8b/h100/tp2", "--set", "cache.gpu_blocks=99")
+    assert told in run("replay", path, *server, "--read", "failed=leave-out")[1]
+    assert "Without" not in run("replay", out, *server)[1]
