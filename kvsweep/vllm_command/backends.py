@@ -16,6 +16,10 @@ BACKEND, CONFIG = "attention-backend", "attention-config"
 _BLOCKS = {"B12X": 128, "HPC_ATTN": 64, "ROCM_AITER_UNIFIED_ATTN": AITER_BLOCK, "ULTRAQUANT": 64}
 """``get_preferred_block_size`` of vLLM 0.33.0's backends, where it is not that of all others."""
 
+_WIDE = 256
+"""Channels of heads for which FlashAttention 4 on Blackwell takes pages of 128 tokens, if it can
+(``_get_fa4_hd256_block_size``)."""
+
 
 def with_block(known: Known, values: Values, model: Model, gpu: Gpu | None) -> Known:
     """Return what is known, with the tokens of a block that follow from the attention.
@@ -36,7 +40,8 @@ def with_block(known: Known, values: Values, model: Model, gpu: Gpu | None) -> K
     Raises
     ------
     InputError
-        If groups of layers have backends of their own, whose blocks are not those of others.
+        If it depends on more than the backend, or groups of layers have backends of their own,
+        whose blocks are not those of others.
     """
     if model.is_latent or known.block_size is not None or values.given("block-size"):
         return known
@@ -47,6 +52,12 @@ def with_block(known: Known, values: Values, model: Model, gpu: Gpu | None) -> K
         raise values.problem(CONFIG, told)
     option = BACKEND if values.given(BACKEND) else CONFIG
     name = _name(values.text(BACKEND) or config.get("backend"))
+    wide = any(each.key == _WIDE for each in model.attention)
+    if name == "FLASH_ATTN" and wide and gpu is not None and gpu.name == "b200":
+        told = f"{name}: the size of blocks follows from it, with heads of {_WIDE} channels on b200"
+        raise values.problem(
+            option, f"{told}: give --block-size (128, or 16 with FlashAttention 2)"
+        )
     if name != "AUTO":
         by = f"--{option} {name}"
         return replace(known, block_size=_BLOCKS.get(name, BLOCK_SIZE), block_by=by)

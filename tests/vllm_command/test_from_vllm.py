@@ -1190,3 +1190,12 @@ def test_what_a_log_says_otherwise_than_the_command_is_told(tmp_path, text, said
     path.write_text(SCRAPE, encoding="utf-8")
     notes = [note for note in taken(text, log=path).notes if note.startswith("the log has")]
     assert notes == [f"the log has {each}" for each in said]
+
+
+def test_the_blocks_of_wide_heads_on_blackwell_are_asked_for():
+    text = "vllm serve qwen3-next-80b-a3b -tp 2 --attention-backend FLASH_ATTN"
+    with pytest.raises(InputError, match="with heads of 256 channels on b200: give --block-size"):
+        answer(Question((text,), gpu="b200"))
+    assert answer(Question((f"{text} --block-size 128",), gpu="b200")).scenario.cache.block_size
+    assert answer(Question((text,), gpu="h200")).scenario.cache.block_size
+    assert taken("--attention-backend FLASH_ATTN", "b200").scenario.cache.block_size == 16
