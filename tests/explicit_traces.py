@@ -15,6 +15,7 @@ PIPELINES = (
     *("pipeline", "pipeline and groups", "pipeline and states", "pipeline and share"),
     *("pipeline and drafts", "pipeline, groups and drafts"),
 )
+TIERED = ("tier and groups", "tier and drafts", "tier, groups and drafts")
 ROLES = ("roles", "roles and drafts", "roles and groups", "roles, groups and drafts")
 LEASES = ("leases", "leases and drafts", "leases and groups")
 ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
@@ -73,6 +74,8 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_leases(source, trace)
     if feature == "pools":
         _add_pools(source, scenario)
+    if feature.startswith("tier"):
+        _add_tier(source, scenario)
     return trace
 
 
@@ -226,3 +229,19 @@ def _add_pools(source, scenario):
         cluster["pools"].append(pool)
     if source.chance(50):
         _add_lengths(source, engine, cluster["pools"])
+
+
+def _add_tier(source, scenario):
+    """A CPU tier of vLLM's kind, mostly too small, over a link that is mostly too slow."""
+    cache = scenario["cache"]
+    cache |= {
+        "offload": "vllm",
+        "cpu_blocks": source.integer(1, 2 * cache["gpu_blocks"]),
+        "offload_block_factor": source.pick((1, 1, 2, 3) if cache["block_size"] > 1 else (2, 3)),
+        "offload_prompt_only": source.chance(50),
+        "offload_eviction": source.pick(("lru", "arc")),
+        "transfer_bandwidth": source.pick((0.03, 0.1, 0.3, 1.0, 1000.0)),
+        "transfer_base_latency_us": source.pick((0, 1, 10, 200)),
+    }
+    if "speculative" in scenario["engine"] and "groups" in cache:
+        scenario["engine"]["speculative"]["method"] = "draft"  # else refused

@@ -39,6 +39,8 @@ KINDS = (
     "vllm2/hybrid/fuzz_1008",
     "vllm2/spec/fuzz_1022",
     "vllm2/mix/fuzz_1119",
+    "vllm2/tiered/hybrid_12",
+    "vllm2/tiered/spec_4",
 )
 APART = ("vllm2/pd/fuzz_1002", "vllm2/pd/combo_126")
 

@@ -17,7 +17,7 @@ QUEUES = 5
 """Queues of copies of an instance: offload/jobs.py names them."""
 
 TIER_RINGS = 4
-"""Rings of the runs of a CPU tier: blocks/tier_order.py and offload/arc.py name them."""
+"""Rings of a CPU tier: blocks/tier_order.py, offload/arc.py and moving/rings.py name them."""
 
 SPAN = 1 << 10
 """Steps whose begins are kept for what a write-through tier has counted (blocks/unsettled.py)."""
@@ -54,12 +54,10 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     ids = lanes["gpu_blocks"] * np.where(lanes["connects"] != 0, IDS, 1)
     extents = ((count - 1) * lanes["n_shared"] + lanes["n_extents"]) * (lanes["by_extents"] != 0)
     keys = count * lanes["n_keys"]
-    connected = count * (lanes["connects"] != 0)
-    explicit = lanes["explicit"] != 0
-    engines = count * explicit
-    apart = lanes["disaggregated"] != 0
-    states = requests * explicit * (1 + apart)
-    held = engines * apart + connected
+    copies = lanes["connects"] | lanes["moves"]
+    connected = count * copies
+    engines = count * lanes["explicit"]
+    states = requests * lanes["explicit"] * (1 + lanes["disaggregated"])
     slots = lanes["key_slots"]
     table = slots + requests * lanes["more_places"]
     groups = 1 + lanes["more_groups"] + lanes["states"]
@@ -71,7 +69,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "blocks": count * ids,
         "extents": extents,
         "lru": count * ids + extents,
-        "prefix": keys * np.where(explicit, groups, 1),
+        "prefix": keys * np.where(lanes["explicit"], groups, 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * lanes["tier_records"] + requests * (lanes["connects"] != 0),
         "tier_heads": extents * (lanes["cpu_blocks"] > 0),
@@ -80,11 +78,13 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
-        "offers": requests * (lanes["connects"] != 0),
+        "offers": requests * copies,
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
         "pins": connected * ids,
-        "hold": held * lanes["hold_places"],
+        "chunks": lanes["moves"] * (count * (lanes["n_keys"] * groups + TIER_RINGS) + requests),
+        "slots": lanes["moves"] * table * groups,
+        "hold": count * (lanes["disaggregated"] | copies) * lanes["hold_places"],
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,
         "engines": engines,
@@ -93,14 +93,14 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "stages": engines * lanes["stages"],
         "classes": engines * lanes["stages"],
         "states": states,
-        "tables": table * groups * explicit * (1 + apart),
+        "tables": table * groups * lanes["explicit"] * (1 + lanes["disaggregated"]),
         "recurrent": states * (lanes["states"] != 0),
         "edges": states * (1 + lanes["more_groups"]),
         "left": 2 * count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
         "leavers": engines * lanes["block_size"],
         "plans": engines * PLAN * (lanes["drafts"] > 0),
-        "sums": HORIZON * explicit,
-        "handoffs": requests * apart,
+        "sums": HORIZON * (lanes["explicit"] != 0),
+        "handoffs": requests * lanes["disaggregated"],
         "running": count * lanes["places"],
         "due": count * lanes["places"],
         "phases": count * lanes["block_size"] * np.maximum(1, lanes["stages"]),
@@ -108,7 +108,11 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "coming": requests,
         "itl_by_batch": lanes["max_num_seqs"] + 1,
         "snapshots": count,
-        "nodes": ((count - 1) * shared + lanes["n_prompt"] + apart * (lanes["n_prompt"] - shared))
+        "nodes": (
+            (count - 1) * shared
+            + lanes["n_prompt"]
+            + lanes["disaggregated"] * (lanes["n_prompt"] - shared)
+        )
         * lanes["indexes"],
         "known": shared,
         "holders": shared * (-(-count // WORD) + lanes["homes"]),
@@ -145,6 +149,12 @@ def place_tier(lane, inst, off):
     """Set where the parts of the CPU tier of an instance begin."""
     off["job_lo"] = inst["number"] * lane["jobs"]
     off["queue_lo"] = inst["number"] * QUEUES
+
+
+@leaf
+def chunk_at(lane, index, number):
+    """Return a record of the tier of an instance whose chunks are of groups (moving/rings.py)."""
+    return index * (lane["n_keys"] * (1 + lane["more_groups"]) + TIER_RINGS) + number
 
 
 @leaf

@@ -174,7 +174,7 @@ def end_lane(inp, ws, out, lane, tally, number):
             kept = end_explicit(ws, inst, tally)
         if tally["status"] == LaneStatus.OK:
             tally["status"] = _how_it_ended(lane, inst, blocks, kept)
-        if lane["connects"]:
+        if lane["connects"] or lane["moves"]:
             end_offload(ws, inst, tally)
     if lane["disaggregated"]:
         decodes = ws.own[lane["instances"] - 1]

@@ -72,6 +72,10 @@ class Workspace(NamedTuple):
     """OFFLOAD (most instances with such a tier,)."""
     offers: NDArray[Any]
     """OFFER (requests of the largest lane with such tiers,)."""
+    chunks: NDArray[Any]
+    """CHUNK (instances x (keys x groups + rings) + requests,): `kernel.moving.rings`."""
+    slots: NDArray[Any]
+    """SLOT, beside `tables`: what a CPU tier knows of them."""
     seen: NDArray[Any]
     """uint8 per (request, chunk j), in the slot of its block j: flags of kernel.offload.seen."""
     jobs: NDArray[Any]

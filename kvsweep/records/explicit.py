@@ -7,6 +7,8 @@ GROUP_FIELDS = (
     Field("member", i64, "index", "the group that is looked up at this place of the order"),
     Field("member_window", i64, "token", "its window"),
     Field("class_end", i64, "index", "place behind the groups that are looked up with it"),
+    Field("asked", i64, "index", "the group that a CPU tier is asked for at this place"),
+    Field("slides", u8, "1", "1 if that has a sliding window"),
 )
 
 POOL_FIELDS = (
@@ -93,6 +95,7 @@ BATCH_FIELDS = (
     Field("skipped", i64, "request", "leading entries that do not count: these requests have none"),
     Field("plain", i64, "request", "scheduled requests without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
+    Field("stall", i64, "us", "for which it waits for copies, part of its duration"),
     Field("samples", i64, "1", "in a pipeline: 1 if it samples a token"),
 )
 
@@ -178,6 +181,8 @@ ENGINE_FIELDS = (
     Field("drafts", i64, "token", "drafts verified so far"),
     Field("accepted", i64, "token", "drafts accepted so far"),
     Field("pulls", i64, "1", "transfers begun by the batch being scheduled"),
+    Field("copies", i64, "1", "copies from and to a CPU tier that are not reported"),
+    Field("stall", i64, "us", "for which the batch being scheduled waits for copies"),
     Field("link_ready", i64, "us", "end of the last transfer to this instance"),
     Field("kept", i64, "request", "finished requests whose blocks are kept for a transfer"),
     Field("transfer_head", i64, "index", "request whose transfer is reported next"),

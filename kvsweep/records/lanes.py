@@ -89,6 +89,11 @@ LANE_FIELDS = (
     Field("offload_eviction", i64, "1", "code of policies.TierEviction"),
     Field("connects", u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("unconnected", u8, "1", "1 if there is none, and extents stand for blocks"),
+    Field("moves", u8, "1", "1 if there is such a tier, and each block has an identity"),
+    Field("counts", u8, "1", "1 if decoding requests are counted where requests are explicit"),
+    Field("volatile", u8, "1", "1 if the last chunk of a decode may change: it is not stored yet"),
+    Field("stores_some", u8, "1", "1 if such a tier is offered but some blocks of windows"),
+    Field("stored_every", i64, "block", "between places before which they are, 0: there are none"),
     Field("explicit", u8, "1", "1 if each block has a record and each request its tokens"),
     Field("by_extents", u8, "1", "1 if extents stand for blocks"),
     Field("disaggregated", u8, "1", "1 if some instances prefill and others decode"),
@@ -164,7 +169,9 @@ SPARSE = ("sparse",)
 DRAFTS = ("drafts", "slot", "ahead", "drops_last")
 PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
-EXPLICIT = ("explicit", *GROUPS, *STATES, *SPARSE, *DRAFTS, *APART, *PIPELINE)
+MOVES = ("moves",)
+NO_MOVES = ("counts",)
+EXPLICIT = ("explicit", *NO_MOVES, *GROUPS, *STATES, *SPARSE, *DRAFTS, *APART, *PIPELINE, *MOVES)
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""

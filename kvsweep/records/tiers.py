@@ -1,6 +1,6 @@
 """CPU tiers, and vLLM's connector to them."""
 
-from kvsweep.records.fields import Field, dtype_of, f64, i32, i64
+from kvsweep.records.fields import Field, dtype_of, f64, i32, i64, u8
 
 RUN_FIELDS = (
     Field("rank", i64, "1", "when its first block was used, smallest first; ARC: its ring"),
@@ -17,6 +17,23 @@ RUN_FIELDS = (
         "readers", i32, "1", "tier as vLLM has it: loads that read it, or what offload.room names"
     ),
     Field("job", i32, "index", "likewise: the store that writes it"),
+)
+
+CHUNK_FIELDS = (
+    Field("offer", i64, "1", "the last offer that it is part of"),
+    Field("rank", i64, "1", "LRU: when it was used; ARC: the ring that it is in"),
+    Field("place", i32, "block", "LRU: chunks of a request in front of it; of a mark -1"),
+    Field("group", i32, "index", "its group of layers"),
+    Field("readers", i32, "1", "loads that read it, or what kernel.moving.rings names"),
+    Field("prev", i32, "index", "neighbour in its ring, less recently used"),
+    Field("next", i32, "index", "neighbour in its ring"),
+)
+
+SLOT_FIELDS = (
+    Field("since", i64, "1", "the schedule that gave its block to the request"),
+    Field("block", i32, "index", "block that a store reads for it"),
+    Field("job", i32, "index", "copy of its block; a load marks the last one of a chunk; or -1"),
+    Field("flags", u8, "1", "of the chunk that it ends: flags of kernel.moving.manager"),
 )
 
 TIER_FIELDS = (Field("came", i64, "us", "when the block was copied to the CPU"),)
@@ -73,6 +90,7 @@ OFFER_FIELDS = (
     Field("seen_first", i32, "block", "LRU: first of the chunks that it has offered or reused"),
     Field("seen_end", i32, "block", "the one behind the last, 0: none; -1: they have flags"),
     Field("jobs", i32, "1", "its copies that are not reported"),
+    Field("told", i32, "block", "explicit: blocks of each of its tables that are known of"),
 )
 
 JOB_FIELDS = (
@@ -105,6 +123,8 @@ PIN_FIELDS = (
 )
 
 RUN = dtype_of(RUN_FIELDS)
+CHUNK = dtype_of(CHUNK_FIELDS)
+SLOT = dtype_of(SLOT_FIELDS)
 TIER = dtype_of(TIER_FIELDS)
 OFFLOAD = dtype_of(OFFLOAD_FIELDS)
 OFFER = dtype_of(OFFER_FIELDS)

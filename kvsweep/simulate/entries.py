@@ -25,8 +25,10 @@ from ..records import (
     EXPLICIT,
     GROUPS,
     LANE,
+    MOVES,
     NO_CONNECTOR,
     NO_EXPLICIT,
+    NO_MOVES,
     PIPELINE,
     RARE,
     STATES,
@@ -43,7 +45,7 @@ def _rare_but(*names: str) -> tuple[str, ...]:
     return tuple(name for name in RARE if name not in names)
 
 
-_EXPLICIT = (*NO_EXPLICIT, *CONNECTOR, *PIPELINE)
+_EXPLICIT = (*NO_EXPLICIT, *CONNECTOR, *MOVES, *PIPELINE)
 # What live servers and benchmarks have, asynchronous steps and closed loops, cost others nothing.
 _LEAN = (*_EXPLICIT, *_rare_but("concurrency"))
 _WITH_WINDOW = (*_EXPLICIT, *_rare_but("concurrency", "reach"))  # where hybrid models are
@@ -97,6 +99,15 @@ ALL: tuple[Entry, ...] = (
         more=40,
     ),
     Entry(
+        engine.run_moving,
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *STATES, *APART),
+            *_rare_but("concurrency", "reach"),
+        ),
+        'first run with offload = "vllm" and groups or drafts',
+        more=30,
+    ),
+    Entry(
         engine.run_states,
         (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
         "first run with groups of states",
@@ -104,13 +115,16 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_pipelines,
-        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency"), *GROUPS, *STATES, *DRAFTS, *APART),
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *MOVES, *_rare_but("concurrency")),
+            *(*GROUPS, *STATES, *DRAFTS, *APART),
+        ),
         "first run with pipelines",
         more=20,
     ),
     Entry(
         engine.run_pipelines_rare,
-        (*NO_EXPLICIT, *CONNECTOR, *_rare_but("concurrency", "reach"), *APART),
+        (*NO_EXPLICIT, *CONNECTOR, *MOVES, *_rare_but("concurrency", "reach"), *APART),
         "first run with pipelines, and groups or drafts beside",
         more=30,
     ),
@@ -118,7 +132,7 @@ ALL: tuple[Entry, ...] = (
 ENTRIES = ALL
 FEW = (
     *("run_batch", "run_rare", "run_connected_rare"),
-    *("run_explicit", "run_states", "run_pipelines_rare"),
+    *("run_explicit", "run_moving", "run_states", "run_pipelines_rare"),
 )
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 

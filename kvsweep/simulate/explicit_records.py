@@ -37,6 +37,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "explicit": explicit,
         "by_extents": not explicit,
         "unconnected": not explicit and not connects,
+        **_moving_fields(scenario, explicit, connects),
         "more_groups": max(0, len(attention_groups(scenario.cache.groups)) - 1),
         "windows": any(group.window for group in scenario.cache.groups),
         **_state_fields(scenario.cache.groups),
@@ -45,7 +46,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
         "fair_share": engine.pipeline_fair_share and engine.pipeline_parallel_size > 1,
         "drafts": engine.drafts,
         "ahead": looks_ahead(scenario),
-        "drops_last": _reuses_for_eagle(scenario) and has_roles(scenario.cluster),
+        "drops_last": _reuses_for_eagle(scenario) and _loads(scenario),
         "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
         "more_places": _more_places(scenario),
         "longest": engine.max_model_len or ANY_LENGTH,
@@ -55,6 +56,23 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
     if has_pools(scenario):
         fields |= _pool_fields(scenario)
     return fields
+
+
+def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[str, Any]:
+    """Return what a CPU tier as vLLM has it is like where requests are explicit."""
+    if not explicit or not connects:
+        return {"counts": explicit}
+    cache, speculative = scenario.cache, scenario.engine.speculative
+    interval = cache.prefix_cache_retention_interval
+    eagle = speculative is not None and speculative.method == "eagle"
+    return {
+        "connects": 0,
+        "moves": 1,
+        "tier_records": 0,
+        "volatile": eagle and scenario.engine.drafts > 0,
+        "stores_some": interval is not None,
+        "stored_every": (interval or 0) // cache.block_size,
+    }
 
 
 def _more_places(scenario: Scenario) -> int:
@@ -130,7 +148,12 @@ def _lease_fields(cluster: Cluster) -> dict[str, Any]:
 
 def looks_ahead(scenario: Scenario) -> int:
     """Return how many tokens behind a block its key covers too (rule R13.5)."""
-    return int(_reuses_for_eagle(scenario) and not has_roles(scenario.cluster))
+    return int(_reuses_for_eagle(scenario) and not _loads(scenario))
+
+
+def _loads(scenario: Scenario) -> bool:
+    """Return whether a connector fills blocks of an explicit request."""
+    return has_roles(scenario.cluster) or scenario.cache.cpu_blocks > 0
 
 
 def _reuses_for_eagle(scenario: Scenario) -> bool:
@@ -197,4 +220,8 @@ def _group_records(scenario: Scenario) -> NDArray[Any]:
     records["class_end"] = [
         place + looked_up[place:].count(window) for place, window in enumerate(looked_up)
     ]
+    size = scenario.cache.block_size * scenario.cache.offload_block_factor
+    asked = sorted(range(len(windows)), key=lambda g: (windows[g] > 0, -windows[g] // size))
+    records["asked"] = asked
+    records["slides"] = [windows[g] > 0 for g in asked]
     return records

@@ -63,7 +63,7 @@ def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]
     told[circle & by_policy] += VICTIM_CIRCLE
     told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     told[circle & (lanes["drafts"] > 0) & (lanes["windows"] != 0)] += DRAFTS_WAIT
-    told[circle & (lanes["connects"] > 0)] += LOADS_WAIT
+    told[circle & ((lanes["connects"] > 0) | (lanes["moves"] > 0))] += LOADS_WAIT
     recomputes = lanes["kv_load_failure_policy"] == LoadFailure.RECOMPUTE
     told[circle & (lanes["windows"] != 0) & (lanes["lease"] > 0) & recomputes] += PULLS_WAIT
     told[circle & (lanes["stages"] > 0) & (lanes["states"] > 0)] += STATES_CIRCLE

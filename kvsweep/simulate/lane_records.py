@@ -212,11 +212,12 @@ def set_request_lists(
     lanes["request_lo"] = first[chosen]
     lanes["requests"] = sizes
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    held = (lanes["connects"] != 0) | (lanes["disaggregated"] != 0)
+    copies = lanes["connects"] | lanes["moves"]
+    held = (copies != 0) | (lanes["disaggregated"] != 0)
     lanes["hold_places"] = held * np.minimum(sizes, lanes["gpu_blocks"])
     lanes["key_slots"] = np.array([len(item.keys) for item in lists])[chosen]
     # A store writes a chunk at least, and one more is being offered.
-    lanes["jobs"] = lanes["connects"] * (lanes["cpu_blocks"] + 1) + lanes["hold_places"]
+    lanes["jobs"] = copies * (lanes["cpu_blocks"] + 1) + lanes["hold_places"]
     lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
@@ -233,7 +234,7 @@ def set_request_lists(
     lanes["closed_loop"] = lanes["follow_ups"] | lanes["disaggregated"]
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
-    again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]
+    again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * copies
     again *= np.where(lanes["victim"] == Victim.LAST, 1, MOST_ANEW)
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)

@@ -21,6 +21,7 @@ DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
 APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
 LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
 STATES = [{"kind": "state"}] * 3 + [{"kind": "full"}]
+TIER = {"cpu_blocks": 40_000, "offload": "vllm", "transfer_bandwidth": 0.8}
 CLOSED = {"workload": {"concurrency": 64}}
 FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
@@ -62,6 +63,12 @@ FEATURES = {
         "engine": {"async_scheduling": True},
     },
     "leases": {"cluster": APART | LEASES},
+    "two groups, tier": {"cache": {"groups": GROUPS} | TIER},
+    "two groups, async tier": {
+        "cache": {"groups": GROUPS} | TIER,
+        "engine": {"async_scheduling": True},
+    },
+    "drafts, tier": {"cache": TIER, "engine": {"speculative": DRAFTS}},
 }
 """Keys of the scenario that make lanes explicit, by name.
 

@@ -16,6 +16,7 @@ import twin
 
 TRACES = 500
 EXPLICIT = 300
+TIERED = 300
 
 
 def main():
@@ -30,7 +31,11 @@ def main():
     for seed in range(EXPLICIT):
         rng = random.Random(seed)
         twin.run_kernel(explicit_traces.random_trace(rng, features, 60, closed_loop=True))
-    print(TRACES + EXPLICIT)
+    for seed in range(TIERED):
+        rng = random.Random(seed)
+        trace = explicit_traces.random_trace(rng, explicit_traces.TIERED, 60, closed_loop=True)
+        twin.run_kernel(trace)
+    print(TRACES + EXPLICIT + TIERED)
 
 
 if __name__ == "__main__":

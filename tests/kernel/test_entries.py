@@ -30,6 +30,7 @@ CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth"
 ASYNC = {"engine": {"async_scheduling": True}}
 TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
 WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
+CONNECTED_WINDOW = {"cache": {**CONNECTED["cache"], **WINDOW["cache"]}}
 STATES = {"cache": {"groups": [{"kind": "state"}, {"kind": "full"}]}}
 DRAFTED = {"engine": {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}}
 DRAFTED_ASYNC = {"engine": {**DRAFTED["engine"], **ASYNC["engine"]}}
@@ -79,6 +80,8 @@ FEATURES = {
     "drafts apart, asynchronous": ({**DRAFTED_ASYNC, "cluster": APART}, "run_apart_rare"),
     "a window, prefill and decode apart": ({**WINDOW, "cluster": APART}, "run_explicit"),
     "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_apart_rare"),
+    "a connector and a window": (CONNECTED_WINDOW, "run_moving"),
+    "a connector and drafts, asynchronous": ({**CONNECTED, **DRAFTED_ASYNC}, "run_moving"),
 }
 
 
@@ -132,6 +135,7 @@ def test_each_feature_has_its_entry(feature):
         (("a window", "leases", "none"), ("run_batch", "run_groups", "run_apart_rare")),
         (("prefill and decode apart", "leases"), ("run_apart_rare",)),
         (("a window", "drafts and a window", "none"), ("run_batch", "run_explicit")),
+        (("a window", "a connector and a window"), ("run_groups", "run_moving")),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -181,6 +185,7 @@ def test_scenarios_need_what_their_lanes_need():
             *("a window", "pools", "states", "drafts", "drafts and a window"),
             *("prefill and decode apart", "leases"),
             *("a pipeline", "a pipeline of states, asynchronous"),
+            *("a connector and a window", "a connector and drafts, asynchronous"),
         )
     ]
     kinds = {}

@@ -44,7 +44,7 @@ def columns_of(single, index):
     """Return the steps of an instance as recordings have them, by column."""
     steps = single.outputs.steps[single.outputs.steps["instance"] == index]
     table = twin.events_by_step(single, index)
-    events = [table[i] for i in range(len(steps))]
+    events = [table[int(step)] for step in steps["step"]]
     found = {name: steps[field].tolist() for name, field in twin.STEP_COLUMNS.items()}
     found["free_end"] = steps["free_after"].tolist()
     found["win"] = steps["window_freed"].tolist()

@@ -92,7 +92,7 @@ def test_no_index_is_out_of_bounds_on_random_traces():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) >= 800
+    assert int(done.stdout) >= 1100
 
 
 def test_a_negative_index_is_out_of_bounds(tmp_path):

@@ -5,45 +5,26 @@ import numpy as np
 from ..._jit import leaf
 from ...records import DECODE, NONE, PREFILL, Event
 from ..blocks.sizes import blocks_for
+from ..moving.connector import note_admitted
+from ..moving.loading import ask, load
+from ..moving.search import LATER
 from ..scheduling import waiting
 from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .aligning import aligned_with, is_fresh
-from .capacity import lacking
+from .capacity import room_for
 from .deciding import call_off
 from .handoff import count_query, pull
 from .longest import may_pad, with_places
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
-from .slots import groups_of
 from .stages import has_share, put_back, set_aside
-from .states import keeps_states, states_needed, take_states
+from .states import keeps_states, take_states
 from .tables import cache_known, grow, release_all, window_of
 from .walking import schedule
-
-
-@leaf
-def room_for(inp, ws, lane, inst, state, s, start, end, had, unused):
-    """Return the blocks that are left of the free ones by an admission, negative if it must wait.
-
-    Of `start` tokens on it computes up to `end`; its tables have `had` blocks each, of which
-    nobody uses `unused`. With the reservation there must be room for all that it knows too.
-    """
-    room = inst["free"] - unused
-    if inst["running"] > 0:
-        room -= lane["watermark"]
-    need = max(blocks_for(lane, with_places(lane, end)) - had, 0) * groups_of(lane)
-    reserved = np.int64(0)
-    if lane["reserve_full_prompt"]:
-        reserved = lacking(inp, lane, np.int64(state["known"]), had)
-        if lane["states"]:
-            reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
-    if lane["states"]:  # after the reservation: it notes what the chunk keeps
-        need += states_needed(ws, lane, state, s, start, end, had)
-    return room - max(need, reserved)
 
 
 @leaf
@@ -90,6 +71,8 @@ def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, pa
     inst["running"] += 1
     state["runs"] = 1
     state["prefilling"] = 1
+    if lane["moves"]:
+        note_admitted(ws, lane, r, state, s)
     drafts = lane["drafts"] if padded else np.int64(0)
     state["drafts"] = 0
     schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded)
@@ -103,7 +86,7 @@ def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
     request = inp.requests[lane["request_lo"] + r]
     blocks = blocks_for(lane, with_places(lane, computed + tokens))
     if blocks > state["blocks"]:
-        grow(ws, lane, inst, tally, state, blocks, r >= lane["warmup"])
+        grow(ws, lane, inst, tally, state, s, blocks, r >= lane["warmup"])
     take_states(ws, lane, inst, tally, state, s, computed + tokens, r >= lane["warmup"])
     cache_known(inp, ws, lane, inst, request, state, s, computed + tokens)
 
@@ -225,6 +208,12 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
         return True
     request = inp.requests[lane["request_lo"] + r]
     hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.states[s], s)
+    if lane["moves"]:
+        tokens = ask(inp, ws, out, lane, inst, tally, index, engine, r, hits)
+        if tokens == LATER:
+            return True
+        if tokens > 0:
+            return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
     if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     return _admit_head(
@@ -245,5 +234,5 @@ def admit(inp, ws, out, lane, inst, tally, index, engine, alone):
     goes_on = goes_on and position == inst["held"]
     while goes_on and inst["waiting"] > 0 and _may_go_on(lane, inst, engine):
         goes_on = _try_head(inp, ws, out, lane, inst, tally, index, engine, alone)
-    if lane["stages"]:
+    if lane["stages"] or lane["moves"]:
         put_back(inp, ws, lane, inst, engine)

@@ -4,6 +4,7 @@ from ..._jit import leaf
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
+from ..moving.connector import begin_moving
 from .slots import groups_of
 from .stages import begin_stages
 from .tables import clear
@@ -121,6 +122,8 @@ def begin_explicit(inp, ws, lane):
         for place in range(lane["instances"] * lane["block_size"]):
             ws.leavers[place] = ws.blank_leavers[0]
     _begin_states(inp, ws, lane)
+    if lane["moves"]:
+        begin_moving(ws, lane)
 
 
 @leaf

@@ -9,6 +9,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import DECODE, NEVER, NONE, PREFILL
 from ..memory import depth
+from ..offload.copies import next_end
 from .handoff import next_transfer
 from .leases import asks_for_leases, may_have_ended, next_lease_event
 
@@ -19,7 +20,7 @@ OUTPUTS, SCHEDULE = 0, 1
 @leaf
 def is_busy(inst, engine):
     """Return whether there is anything to schedule, to be told or to be released."""
-    requests = inst["running"] + inst["waiting"] + inst["held"] + engine["kept"]
+    requests = inst["running"] + inst["waiting"] + inst["held"] + engine["kept"] + engine["copies"]
     return requests > 0 or engine["finished"] != 0
 
 
@@ -47,6 +48,8 @@ def next_time(ws, lane, inst):
             time = min(time, next_transfer(ws, engine))
         if lane["lease"]:
             time = min(time, next_lease_event(lane, engine))
+        if lane["moves"]:
+            time = min(time, next_end(ws, ws.offload[inst["number"]]))
     return max(inst["clock"], time), SCHEDULE
 
 

@@ -6,9 +6,9 @@ from ..._jit import leaf
 from ...records import DECODE
 from ..blocks.sizes import blocks_for
 from ..memory import depth
-from .longest import longest_of, to_verify
+from .longest import longest_of, to_verify, with_places
 from .slots import groups_of
-from .states import most_states
+from .states import most_states, states_needed
 from .tables import left_by, window_of
 
 
@@ -75,3 +75,24 @@ def can_never_fit(inp, lane, request):
         to_pull += blocks_for(lane, to_verify(lane)) * groups_of(lane)
     never = never_holds(inp, lane, request["prompt"] + request["output"] - 1)
     return never or to_pull > lane["gpu_blocks"]
+
+
+@leaf
+def room_for(inp, ws, lane, inst, state, s, start, end, had, unused):
+    """Return the blocks that are left of the free ones by an admission, negative if it must wait.
+
+    Of `start` tokens on it computes up to `end`; its tables have `had` blocks each, of which
+    nobody uses `unused`. With the reservation there must be room for all that it knows too.
+    """
+    room = inst["free"] - unused
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    need = max(blocks_for(lane, with_places(lane, end)) - had, 0) * groups_of(lane)
+    reserved = np.int64(0)
+    if lane["reserve_full_prompt"]:
+        reserved = lacking(inp, lane, np.int64(state["known"]), had)
+        if lane["states"]:
+            reserved += states_needed(ws, lane, state, s, start, np.int64(state["known"]), had)
+    if lane["states"]:  # after the reservation: it notes what the chunk keeps
+        need += states_needed(ws, lane, state, s, start, end, had)
+    return room - max(need, reserved)

@@ -57,7 +57,7 @@ def _ends_here(ws, lane, engine, state, s):
 
 
 @leaf
-def _reserved(inp, ws, lane, inst, engine):
+def reserved(inp, ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3).
 
     Those after this schedule, and what those need with drafts that it ends.
@@ -71,7 +71,7 @@ def _reserved(inp, ws, lane, inst, engine):
             count += _lacks(inp, lane, state)
         elif _ends_here(ws, lane, engine, state, s):
             ending += _lacks(inp, lane, state)
-    if lane["lease"] or lane["drafts"] > 0:  # else holders have all
+    if lane["lease"] or lane["drafts"] > 0 or lane["moves"]:  # else holders have all
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
             count += _lacks(inp, lane, ws.states[engine["state_lo"] + ws.hold[place]])
     return count, ending
@@ -99,15 +99,15 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     room = inst["free"] - unused - taken
     if inst["running"] > 0:
         room -= lane["watermark"]
-    reserved, ending = _reserved(inp, ws, lane, inst, engine)
-    if room < reserved + ending:
-        refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, False)
+    left, ending = reserved(inp, ws, lane, inst, engine)
+    if room < left + ending:
+        refuse(inp, ws, lane, inst, engine, r, left - room, hits, False)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
     touch_hits(inp, ws, lane, inst, r, state, s, hits, prompt)
-    grow_by(ws, lane, inst, tally, state, blocks_for(lane, prompt), taken, measured)
+    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, prompt), taken, measured)
     state["computed"] = prompt
     hold(inp, ws, lane, inst, r)
     if lane["lease"]:

@@ -17,7 +17,8 @@ from .tables import clear, release, release_all, window_of
 @leaf
 def _stay_together(lane):
     """Return whether the own blocks of a victim are one stretch."""
-    return lane["more_groups"] == 0 and lane["windows"] == 0 and lane["states"] == 0
+    several = lane["more_groups"] > 0 or lane["windows"] != 0 or lane["states"] > 0
+    return not several and not lane["moves"]
 
 
 @leaf
@@ -76,6 +77,8 @@ def release_victim(inp, ws, lane, inst, request, state, s):
         if stretch != NONE:
             ws.tables[slot_of(state, 0, np.int64(state["private"]))] = stretch
         clear(ws, lane, state, s)
+    elif lane["moves"]:
+        release_all(inp, ws, lane, inst, state, s)
     else:
         _split(inp, ws, lane, inst, request, state, s)
         release_all(inp, ws, lane, inst, state, s)

@@ -5,6 +5,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import DECODE, NONE, PREFILL, Event
+from ..moving.connector import note_finish
 from ..scheduling import waiting
 from ..tally import add_gap
 from .batches import class_of, entry_at
@@ -85,7 +86,10 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
         waiting.stop_waiting(inp, ws, lane, inst, r)
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
-    if lane["disaggregated"] and lane["windows"]:  # a connector is told what they still look at
+    if lane["moves"]:
+        note_finish(inp, ws, lane, inst, r, state)
+    connected = lane["disaggregated"] or lane["moves"]
+    if connected and lane["windows"]:  # a connector is told what they still look at
         request = inp.requests[lane["request_lo"] + r]
         release_left(inp, ws, lane, inst, engine, request, state, s)
     if lane["role"] == PREFILL:
@@ -94,7 +98,8 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     progress = ws.progress[r]
     progress["finish"] = now
     progress["status"] = RequestStatus.COMPLETED
-    if lane["drafts"] > 0 and lane["role"] == DECODE and state["flight"] > 0:
+    loads = lane["role"] == DECODE or lane["moves"]
+    if lane["drafts"] > 0 and loads and state["flight"] > 0:
         _owe(ws, engine, r)
     else:
         release_all(inp, ws, lane, inst, state, s)

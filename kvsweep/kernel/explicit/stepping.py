@@ -10,27 +10,28 @@ from ..._jit import leaf
 from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NONE, PREFILL, LaneStatus
 from ..memory import depth
+from ..moving.copies import report
+from ..moving.stalls import note_stall, rests
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
-from ..time.device import mark_empty
 from ..time.instance import clear_step
-from ..time.step_time import step_time
 from .admitting import admit
-from .batches import announce, close_gaps, draw, enqueue, entry_at, in_ring, scheduled_batch
+from .batches import in_ring
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
 from .capacity import can_never_fit, never_holds
-from .classes import announce_class, process_class, schedule_class
+from .classes import process_class, schedule_class
+from .closing import close_schedule
 from .counted import schedule_counted
-from .counted_batches import announce_counted, process_counted
+from .counted_batches import process_counted
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, renew, send_heartbeat
-from .log import log_outputs, log_schedule, mark_pulls, note_before
+from .log import log_outputs, note_before
 from .missed import misses_this
 from .run_of_classes import run_classes
 from .settling import process_outputs, release_owed
-from .stages import begin_share, first_begins, none_changes, note_samples, pass_stages
+from .stages import begin_share, first_begins, none_changes
 from .walking import schedule_running
 
 
@@ -81,63 +82,15 @@ def _begin_schedule(ws, lane, inst, engine):
     engine["taken_back"] = 0
     engine["splits"] = 0
     engine["pulls"] = 0
+    engine["stall"] = 0
+    if lane["moves"]:
+        inst["serial"] += 1
     engine["finished"] = 0
     engine["schedules"] += 1
     engine["refused"] = 0
     engine["watches"] = 0
     note_before(inst, engine)
     engine["begun"] = 0
-
-
-@leaf
-def _compute(ws, lane, inst, engine):
-    """Let the device compute the batch that has been scheduled; return when it has."""
-    begins = inst["clock"] + inst["device"]
-    duration = step_time(lane, inst)
-    if lane["stages"]:
-        return pass_stages(ws, lane, engine, begins, duration)
-    return begins + duration
-
-
-@leaf
-def _close_entries(inp, ws, lane, engine):
-    """Let the batch that has been scheduled have the entries that it keeps, as they will end."""
-    if engine["taken_back"] > 0:
-        close_gaps(ws, lane, engine)
-    if lane["drafts"] > 0:
-        draw(inp, ws, lane, engine)
-    if lane["stages"]:
-        note_samples(ws, lane, engine)
-
-
-@leaf
-def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
-    """Hand the batch that has been scheduled to the device; it may be empty."""
-    _close_entries(inp, ws, lane, engine)
-    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
-    row = NONE
-    end = max(inst["clock"], engine["device_end"])
-    if engine["size"] + engine["plain"] > 0:
-        end = _compute(ws, lane, inst, engine)
-        if lane["log"]:
-            duration = end - inst["clock"] - inst["device"]
-            row = log_schedule(
-                ws, out, lane, inst, tally, index, engine, duration, first, engine["size"]
-            )
-    elif lane["log"]:
-        mark_empty(out, inst, tally)
-        mark_pulls(out, tally, engine["pulls"])
-    if lane["follow_ups"] and lane["role"] != PREFILL:
-        if lane["stages"]:
-            announce_class(inp, ws, lane, inst, tally, engine, end)
-        else:
-            announce_counted(inp, ws, lane, inst, tally, engine, end)
-        announce(inp, ws, lane, inst, tally, engine, end)
-    changes = (
-        engine["size"] + engine["plain"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
-    )
-    inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
-    enqueue(ws, lane, inst, engine, end, row, changes)
 
 
 @leaf
@@ -154,7 +107,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     alone = is_alone(inst)
     if lane["stages"]:
         schedule_class(inp, ws, lane, inst, tally, engine)
-    else:
+    elif lane["counts"]:
         schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     if not misses_this(lane, inst, engine):
         schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
@@ -163,8 +116,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
     if lane["lease"] and beats(lane, inst, engine):
         send_heartbeat(ws, lane, inst, engine)
-    _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
-    more = engine["size"] + engine["plain"] > 0 or is_busy(inst, engine)
+    close_schedule(inp, ws, out, lane, inst, tally, index, engine)
+    more = engine["size"] + engine["plain"] + engine["stall"] > 0 or is_busy(inst, engine)
     engine["settles"] = not (engine["queued"] < depth(lane) and more)
 
 
@@ -175,9 +128,21 @@ def _process(inp, ws, out, lane, inst, tally, index, engine):
         release_owed(inp, ws, lane, inst, engine)
     if lane["stages"]:
         process_class(inp, ws, out, lane, inst, tally, index, engine)
-    else:
+    elif lane["counts"]:
         process_counted(inp, ws, out, lane, inst, tally, index, engine)
     process_outputs(inp, ws, out, lane, inst, tally, index, engine)
+
+
+@leaf
+def _drop_oldest(ws, lane, inst, engine):
+    """Let the oldest batch be on its way no more."""
+    engine["oldest"] = in_ring(lane, engine["oldest"] + 1)
+    engine["queued"] -= 1
+    inst["in_flight"] = engine["queued"] > 0
+    if lane["moves"]:
+        note_stall(ws, inst, engine)
+    if (lane["stages"] or lane["moves"]) and engine["queued"] > 0 and not is_busy(inst, engine):
+        engine["settles"] = 1  # it waits for the next batch by now, whoever enters meanwhile
 
 
 @leaf
@@ -188,6 +153,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine["settles"] = 0
     _process(inp, ws, out, lane, inst, tally, index, engine)
     told = 0
+    if lane["moves"]:
+        told = report(inp, ws, out, lane, inst, ws.offload[index], engine, batch["end"])
     if lane["role"] == DECODE:
         told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
     elif lane["role"] == PREFILL:
@@ -198,13 +165,9 @@ def _settle(inp, ws, out, lane, inst, tally, index):
             told += end_leases(inp, ws, lane, inst, tally, engine, batch["end"])
     if lane["log"]:
         log_outputs(out, inst, batch["row"])
-    engine["oldest"] = in_ring(lane, engine["oldest"] + 1)
-    engine["queued"] -= 1
-    inst["in_flight"] = engine["queued"] > 0
-    if lane["stages"] and engine["queued"] > 0 and not is_busy(inst, engine):
-        engine["settles"] = 1  # it waits for the next batch by now, whoever enters meanwhile
+    _drop_oldest(ws, lane, inst, engine)
     if batch["changes"] == 0 and told == 0 and none_changes(ws, lane, engine):
-        engine["asleep"] = 1
+        engine["asleep"] = not lane["moves"] or rests(ws, inst, engine)
 
 
 @leaf
@@ -212,7 +175,9 @@ def _run(inp, ws, out, lane, inst, tally, index, until):
     """Take what may be taken at once before `until`; return whether there was anything."""
     if lane["stages"]:
         return run_classes(inp, ws, lane, inst, tally, index, until)
-    return run_decodes(inp, ws, out, lane, inst, tally, index, until)
+    if lane["counts"]:
+        return run_decodes(inp, ws, out, lane, inst, tally, index, until)
+    return False
 
 
 @leaf

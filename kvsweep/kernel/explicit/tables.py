@@ -11,6 +11,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
+from ..moving import identities
 from . import block_records
 from .kept import is_kept, is_sparse, kept_between, release_kept, tail_of
 from .longest import with_places
@@ -65,6 +66,9 @@ def release(inp, ws, lane, inst, state, s, group, first, end):
     cached = max(first, min(end, np.int64(state["published"])))
     own = max(first, np.int64(state["private"]))
     stretch = np.int64(NONE)
+    if lane["moves"]:
+        identities.release(ws, inst, state, group, first, end)
+        return stretch
     inst["free"] += end - cached
     window = window_of(inp, lane, group)
     if is_sparse(lane, window):
@@ -88,7 +92,7 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
             stretch = release(inp, ws, lane, inst, state, s, group, gone, left)
-            if not is_sparse(lane, window_of(inp, lane, group)):
+            if not is_sparse(lane, window_of(inp, lane, group)) and not lane["moves"]:
                 for block in range(max(gone, np.int64(state["private"])), left):
                     ws.tables[slot_of(state, group, block)] = stretch
             ws.edges[place]["gone"] = left
@@ -110,16 +114,19 @@ def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
 
 
 @leaf
-def grow(ws, lane, inst, tally, state, blocks, measured):
+def grow(ws, lane, inst, tally, state, s, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
     more = (blocks - state["blocks"]) * groups_of(lane)
-    grow_by(ws, lane, inst, tally, state, blocks, more, measured)
+    grow_by(ws, lane, inst, tally, state, s, blocks, more, measured)
 
 
 @leaf
-def grow_by(ws, lane, inst, tally, state, blocks, more, measured):
+def grow_by(ws, lane, inst, tally, state, s, blocks, more, measured):
     """Let all tables have so many blocks, `more` of which are taken: windows have left others."""
-    block_records.take(ws, inst, more)
+    if lane["moves"]:
+        identities.take(ws, lane, inst, state, s, blocks)
+    else:
+        block_records.take(ws, inst, more)
     state["blocks"] = blocks
     state["room"] = blocks * lane["block_size"]
     tally["blocks_taken"] += more * measured
@@ -162,7 +169,9 @@ def cache(inp, ws, lane, inst, request, state, s, tokens):
     """Cache the blocks that the first `tokens` of the known tokens fill; raise what is cached."""
     full = full_blocks(lane, min(tokens, state["known"] - lane["ahead"]))
     publish_states(inp, ws, lane, inst, request, state, s, full)
-    if state["published"] < state["private"] or (lane["windows"] != 0 and lane["sparse"] != 0):
+    if lane["moves"]:
+        identities.cache(inp, ws, lane, inst, request, state, s, full)
+    elif state["published"] < state["private"] or (lane["windows"] != 0 and lane["sparse"] != 0):
         _record_all(inp, ws, lane, inst, request, state, s, full)
     state["published"] = full
     state["publish_at"] = (full + 1) * lane["block_size"]
@@ -190,7 +199,7 @@ def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, meas
         blocks = max(blocks_for(lane, places), np.int64(state["blocks"]))
         if (blocks - state["blocks"]) * groups_of(lane) + states > inst["free"]:
             return False
-        grow(ws, lane, inst, tally, state, blocks, measured)
+        grow(ws, lane, inst, tally, state, s, blocks, measured)
         take_states(ws, lane, inst, tally, state, s, end, measured)
     cache_known(inp, ws, lane, inst, request, state, s, end)
     return True
@@ -225,6 +234,10 @@ def release_all(inp, ws, lane, inst, state, s):
 @leaf
 def release_at_once(inp, ws, lane, inst, state, s):
     """Free the blocks of a request as one, the last group first: those that vLLM has deferred."""
+    if lane["moves"]:
+        identities.release_at_once(ws, lane, inst, state, s)
+        clear(ws, lane, state, s)
+        return
     for group in range(groups_of(lane) - 1, -1, -1):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         release(inp, ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import DECODE, NONE, Event
+from ..moving.connector import note_preempted
 from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
@@ -99,7 +100,7 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
 def is_fenced(ws, lane, engine, s):
     """Return whether a victim must keep its blocks: the step on its way writes to them (R11.6)."""
     fenced = False
-    if lane["role"] == DECODE and lane["async_scheduling"]:
+    if (lane["role"] == DECODE or lane["moves"]) and lane["async_scheduling"]:
         state = ws.states[s]
         flight = np.int64(state["flight"])
         entry = entry_of(ws, lane, engine, state, s)
@@ -118,6 +119,15 @@ def _leave_running(ws, inst, position):
 
 
 @leaf
+def _give_back(inp, ws, lane, inst, r, state, s):
+    """Free the blocks of a victim."""
+    request = inp.requests[lane["request_lo"] + r]
+    release_victim(inp, ws, lane, inst, request, state, s)
+    if lane["moves"]:
+        note_preempted(ws, inst, r)
+
+
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     """Preempt the running request at `position` (rules R5.7 and R10.5)."""
     r = ws.running[inst["run_lo"] + position]
@@ -128,8 +138,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
         _unschedule(ws, lane, inst, tally, engine, state, s, entry)
     state["frontier"] = max(state["frontier"], min(state["computed"], state["known"]))
     state["preempted"] = 1
-    request = inp.requests[lane["request_lo"] + r]
-    release_victim(inp, ws, lane, inst, request, state, s)
+    _give_back(inp, ws, lane, inst, r, state, s)
     state["computed"] = 0
     state["drafts"] = 0
     state["placeholders"] = 0

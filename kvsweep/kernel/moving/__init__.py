@@ -1,0 +1,13 @@
+"""CPU offload as vLLM does it, where requests are explicit: with groups of layers, or with drafts.
+
+Here blocks have identities and are moved one by one, as a store may read a block that its request,
+or a window, has left; nothing is counted (rules R11.9 and R11.10).
+
+- `identities`: the pool of an instance, and the tables of a request.
+- `rings`, `recency`, `arc`: the chunks of a tier, each of one group, and which of them makes room.
+- `manager`: who may read a chunk, what is stored, what is refused.
+- `search`: what a request can load.
+- `worth`: what a request has to store.
+- `copies`: what copies read, which of them a step must await, and what their ends change.
+- `connector`: what is loaded and stored when; its hooks into the explicit engine.
+"""

@@ -1,0 +1,213 @@
+"""vLLM's OffloadingConnector where requests are explicit: what is loaded and stored, and when."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE, Event
+from ..explicit.batches import entry_at, scheduled_batch
+from ..explicit.slots import groups_of
+from ..memory import place_tier
+from ..offload import copies as streams
+from ..offload import jobs
+from ..tally import log_event
+from . import copies, manager
+from .identities import forget_gone
+from .rings import begin_chunks, begin_mark, chunk_of, is_here, slot_of_chunk
+from .search import LATER, chunks_known, find, is_being_read
+from .worth import chunks_to_offer, is_of_use
+
+
+@leaf
+def begin_moving(ws, lane):
+    """Empty the tiers of all instances, and let no request have offered anything."""
+    for index in range(lane["instances"]):
+        ws.offload[index] = ws.blank_offload[0]
+        place_tier(lane, ws.instances[index], ws.offload[index])
+        jobs.begin_copies(ws, ws.offload[index])
+        begin_chunks(ws, lane, ws.instances[index])
+    for r in range(lane["requests"]):
+        ws.offers[r] = ws.blank_offer[0]
+        begin_mark(ws, lane, r)
+    slots = (lane["key_slots"] + lane["requests"] * lane["more_places"]) * groups_of(lane)
+    for slot in range(slots):
+        ws.slots[slot]["job"] = NONE
+        ws.slots[slot]["flags"] = 0
+
+
+@leaf
+def match(inp, ws, lane, inst, off, r, state, local):
+    """Return the tokens that request `r` can load beyond `local` ones on the GPU, or LATER.
+
+    Later: its own copies are under way, or a chunk is still being written, or its blocks will be
+    on the GPU anyway, as another request loads them. It will offer all its chunks anew.
+    """
+    offers = ws.offers[r]
+    offers["next"] = 0
+    offers["told"] = 0
+    if offers["jobs"] > 0:
+        return np.int64(LATER)
+    request = inp.requests[lane["request_lo"] + r]
+    tokens = find(inp, ws, lane, inst, request, state, local)
+    reuses = tokens > 0 and lane["prefix_caching"]
+    if reuses and is_being_read(inp, ws, lane, inst, request, local, tokens):
+        tokens = np.int64(LATER)
+    return tokens
+
+
+@leaf
+def note_admitted(ws, lane, r, state, s):
+    """Note that a request runs from now on; its tables are known of with this schedule."""
+    ws.offers[r]["told"] = 0
+    forget_gone(ws, lane, state, s)
+
+
+@leaf
+def note_preempted(ws, inst, r):
+    """Note that the step being scheduled preempts a request: it must await its stores."""
+    if ws.offers[r]["jobs"] > 0:
+        ws.offers[r]["flush"] = inst["serial"]
+        inst["flushes"] = 1
+
+
+@leaf
+def note_finish(inp, ws, lane, inst, r, state):
+    """Note that a request has finished: its blocks are free, but its stores still read them."""
+    off = ws.offload[inst["number"]]
+    ws.progress[r]["prev"] = NONE
+    if off["finished_head"] == NONE:
+        off["finished_head"] = r
+    else:
+        ws.progress[off["finished_tail"]]["prev"] = r
+    off["finished_tail"] = r
+    if ws.offers[r]["jobs"] > 0:
+        copies.protect_all(inp, ws, lane, off, r, state)
+
+
+@leaf
+def _store_chunks(inp, ws, lane, inst, off, request, r, state, first, end, job):
+    """Let a job write those of the chunks on offer that are not here; return the blocks read."""
+    count = np.int64(0)
+    for group in range(groups_of(lane)):
+        for chunk in range(first, end):
+            slot = slot_of_chunk(lane, state, group, chunk)
+            node = chunk_of(inp, lane, inst, request, group, chunk)
+            if ws.slots[slot]["flags"] & manager.OFFERED and not is_here(ws, node):
+                manager.insert(ws, lane, inst, off, r, slot, node)
+                count += copies.read_chunk(inp, ws, lane, state, group, chunk, job)
+    return count
+
+
+@leaf
+def _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end):
+    """Create the job that writes what is new of an offer."""
+    request = inp.requests[lane["request_lo"] + r]
+    job = jobs.new_job(ws, off)
+    jobs.fill_job(ws, job, r, first, end, np.int64(0))
+    count = _store_chunks(inp, ws, lane, inst, off, request, r, state, first, end, job)
+    tokens = count * lane["block_size"]
+    ws.jobs[job]["tokens"] = tokens
+    ws.jobs[job]["pinned"] = 0
+    jobs.append(ws, off, jobs.NEW_STORES, job)
+    ws.offers[r]["jobs"] += 1
+    off["unreported"] += 1
+    off["stores"] += 1
+    off["stored"] += tokens
+    inst["offloads"] += count
+    if state["done"]:
+        copies.protect(inp, ws, lane, state, job)
+        if copies.kept_is_touched(inp, ws, lane, inst, state, job):
+            ws.jobs[job]["flush"] = inst["serial"]
+            off["awaits"] = 1
+    log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
+
+
+@leaf
+def _note_offers(inp, ws, lane, inst, off, r, state, first, end):
+    """Note which of the chunks `first` to ``end - 1`` of all groups a request offers.
+
+    Returns
+    -------
+    new, spare : int
+        How many are not here; how many of the others could make room if they were not on offer.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    off["offers"] += 1
+    new, spare = np.int64(0), np.int64(0)
+    for group in range(groups_of(lane)):
+        for chunk in range(first, end):
+            slot = slot_of_chunk(lane, state, group, chunk)
+            ws.slots[slot]["flags"] &= 255 - manager.OFFERED
+            if is_of_use(inp, ws, lane, state, group, chunk):
+                more, idle = manager.note_offer(
+                    inp, ws, lane, inst, off, request, r, state, group, chunk
+                )
+                new += more
+                spare += idle
+    return new, spare
+
+
+@leaf
+def _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens):
+    """Store the chunks of the first `tokens` that a request has not offered yet, all or none."""
+    offers = ws.offers[r]
+    state = ws.states[engine["state_lo"] + r]
+    first, end = np.int64(offers["next"]), chunks_to_offer(lane, state, offers, tokens)
+    if end <= first:
+        return
+    new, spare = _note_offers(inp, ws, lane, inst, off, r, state, first, end)
+    if new > 0:
+        request = inp.requests[lane["request_lo"] + r]
+        if not manager.make_room(inp, ws, lane, inst, off, request, state, first, end, new, spare):
+            off["refused"] += 1
+            log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
+            return
+        _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end)
+    offers["next"] = end
+
+
+@leaf
+def _offer_finished(inp, ws, out, lane, inst, tally, index, off, engine):
+    """Offer what those who finished since the last schedule have filled, then let them go."""
+    r = np.int64(off["finished_head"])
+    while r != NONE:
+        state = ws.states[engine["state_lo"] + r]
+        tokens = max(np.int64(state["prompt"]), np.int64(state["known"]) - 1)
+        _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens)
+        r = np.int64(ws.progress[r]["prev"])
+    r = np.int64(off["finished_head"])
+    while r != NONE:
+        state = ws.states[engine["state_lo"] + r]
+        request = inp.requests[lane["request_lo"] + r]
+        manager.finish(inp, ws, lane, inst, off, request, r, state, chunks_known(lane, state))
+        r = np.int64(ws.progress[r]["prev"])
+    off["finished_head"] = NONE
+    off["finished_tail"] = NONE
+
+
+@leaf
+def _tell_blocks(inp, ws, lane, inst, engine, first):
+    """Tell the connector of the blocks that the entries from `first` on have got."""
+    for place in range(first, first + engine["size"]):
+        s = np.int64(ws.entries[place]["state"])
+        state = ws.states[s]
+        offers = ws.offers[s - engine["state_lo"]]
+        copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
+        offers["told"] = state["blocks"]
+
+
+@leaf
+def build(inp, ws, out, lane, inst, tally, index, engine):
+    """Make the work of the step just scheduled, and begin its stores; note how long it stalls."""
+    off = ws.offload[index]
+    first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
+    _tell_blocks(inp, ws, lane, inst, engine, first)
+    copies.find_awaited(inp, ws, lane, inst, off, engine)
+    for place in range(first, first + engine["size"]):
+        s = np.int64(ws.entries[place]["state"])
+        tokens = np.int64(ws.states[s]["computed"])
+        r = s - engine["state_lo"]
+        _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens)
+    _offer_finished(inp, ws, out, lane, inst, tally, index, off, engine)
+    engine["copies"] = off["unreported"]
+    engine["stall"] = streams.begin_stores(ws, out, lane, inst, tally, index, off)
+    inst["transfer_time"] += engine["stall"]

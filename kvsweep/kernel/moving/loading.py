@@ -1,0 +1,134 @@
+"""The head of the waiting list, which may have to load first (rule R11.3)."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE, Event
+from ..blocks.sizes import blocks_for
+from ..explicit.capacity import capped, pulled_blocks
+from ..explicit.handoff import count_query, reserved
+from ..explicit.lookup import count_users, touch_hits
+from ..explicit.slots import groups_of
+from ..explicit.stages import set_aside
+from ..explicit.tables import grow_by, left_by, window_of
+from ..offload import jobs
+from ..scheduling import waiting
+from ..scheduling.holders import hold
+from ..tally import log_event
+from . import copies, manager
+from .connector import match
+from .rings import chunk_of, slot_of_chunk
+from .search import LATER, chunks_up
+
+
+@leaf
+def ask(inp, ws, out, lane, inst, tally, index, engine, r, hits):
+    """Return the tokens that the head can load behind its `hits`; or LATER: it was passed over."""
+    off = ws.offload[index]
+    state = ws.states[engine["state_lo"] + r]
+    tokens = match(inp, ws, lane, inst, off, r, state, hits * lane["block_size"])
+    if tokens == LATER:
+        off["later"] += 1
+        log_event(out, lane, inst, tally, index, Event.LATER, r, NONE)
+        set_aside(inp, ws, lane, inst, engine, r)
+    return tokens
+
+
+@leaf
+def _lacks_all(inp, lane, state, hits, tokens):
+    """Return the blocks that a request lacks to have all it knows, `tokens` of which it loads."""
+    want = blocks_for(lane, np.int64(state["known"]))
+    lacks = np.int64(0)
+    for group in range(groups_of(lane)):
+        had = max(left_by(lane, window_of(inp, lane, group), tokens), hits)
+        lacks += max(capped(inp, lane, group, want) - had, 0)
+    return lacks
+
+
+@leaf
+def _fits(inp, ws, lane, inst, engine, state, hits, total, taken, unused):
+    """Return whether there is room for a load, and for all that is known if that is asked for."""
+    room = inst["free"] - unused
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    fits = not lane["reserve_full_prompt"] or _lacks_all(inp, lane, state, hits, total) <= room
+    if fits:
+        left, ending = reserved(inp, ws, lane, inst, engine)
+        fits = taken <= room - left - ending
+    inst["shortages"] += not fits
+    return fits
+
+
+@leaf
+def _read(inp, ws, lane, inst, off, request, r, state, group, first, end, job):
+    """Let a load read the chunks `first` to ``end - 1`` of a group."""
+    for chunk in range(first, end):
+        slot = slot_of_chunk(lane, state, group, chunk)
+        node = chunk_of(inp, lane, inst, request, group, chunk)
+        ws.chunks[node]["place"] = chunk
+        manager.read(ws, lane, inst, off, r, slot, node)
+        ws.slots[slot]["job"] = job
+
+
+@leaf
+def _read_all(inp, ws, lane, inst, off, r, state, s, local, tokens, job):
+    """Let a load read what a request needs of `tokens` beyond `local`; return the blocks."""
+    request = inp.requests[lane["request_lo"] + r]
+    end = chunks_up(lane, local + tokens)
+    last = np.int64(state["blocks"])
+    count = np.int64(0)
+    for group in range(groups_of(lane)):
+        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
+        first = max(local // lane["block_size"], gone)
+        if first < last:
+            lo = first // lane["factor"]
+            _read(inp, ws, lane, inst, off, request, r, state, group, lo, end, job)
+            count += last - first
+    return count
+
+
+@leaf
+def _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens):
+    """Load `tokens` beyond `local` into blocks that request `r` has got; return what is copied."""
+    state = ws.states[s]
+    job = jobs.new_job(ws, off)
+    count = _read_all(inp, ws, lane, inst, off, r, state, s, local, tokens, job)
+    copied = count * lane["block_size"]
+    end = chunks_up(lane, local + tokens)
+    jobs.fill_job(ws, job, r, local // lane["chunk_tokens"], end, copied)
+    jobs.append(ws, off, jobs.NEW_LOADS, job)
+    ws.offers[r]["next"] = end
+    ws.offers[r]["jobs"] += 1
+    off["unreported"] += 1
+    off["loads"] += 1
+    off["loaded"] += copied
+    inst["reloads"] += count
+    engine["copies"] = off["unreported"]
+    copies.touch(inp, ws, lane, inst, state, s, np.int64(0))
+    return copied
+
+
+@leaf
+def load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens):
+    """Take blocks for `tokens` of the head and begin to load them; return whether there is room."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    local = hits * lane["block_size"]
+    total = local + tokens
+    unused, used = count_users(inp, ws, lane, state, hits, total)
+    taken = pulled_blocks(inp, lane, total, hits)
+    if not _fits(inp, ws, lane, inst, engine, state, hits, total, taken, unused):
+        return False
+    measured = r >= lane["warmup"]
+    count_query(lane, tally, state, hits, unused + used, measured)
+    waiting.leave_waiting(inp, ws, lane, inst)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits, total)
+    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, total), taken, measured)
+    state["computed"] = total
+    hold(inp, ws, lane, inst, r)
+    off = ws.offload[index]
+    copied = _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens)
+    if measured and lane["prefix_caching"] and not state["preempted"]:
+        tally["loaded_tokens"] += tokens
+    log_event(out, lane, inst, tally, index, Event.LOAD, r, copied)
+    return True

@@ -1,0 +1,91 @@
+"""A CPU tier as vLLM has it beside groups of layers or drafts: the kernel against recordings."""
+
+import random
+from types import SimpleNamespace
+
+import explicit_traces
+import goldens
+import pytest
+import twin
+from hypothesis import given
+from test_explicit import TOTALS, check_steps
+
+from kvsweep.config import parse_scenario
+from kvsweep.errors import InputError
+
+TIERED = "vllm2/tiered"
+OF_COPIES = ("hashed", "stall", "cpu", "later", "nostore", "load", "store", "flush")
+"""Columns of steps that `twin.copy_differences` compares, and one that is not logged."""
+
+
+@pytest.mark.parametrize("name", goldens.vllm_cases(TIERED))
+def test_kernel_repeats_vllm(name):
+    case = goldens.load(name, TIERED)
+    expected = case["expected"]
+    single = twin.run_kernel(case)
+    assert single.status.label == "ok", single.detail
+    columns = expected["steps"]
+    check_steps(single, 0, {c: rows for c, rows in columns.items() if c not in OF_COPIES})
+    rows = zip(*columns.values(), strict=True)
+    steps = [SimpleNamespace(**dict(zip(columns, row, strict=True))) for row in rows]
+    assert list(twin.copy_differences(single, 0, steps, expected["transfers"])) == []
+    for progress, row in zip(single.outputs.progress, expected["requests"], strict=True):
+        for field, want in (("first_token", "first_token_us"), ("finish", "finish_us")):
+            assert progress[field] == (-1 if row[want] is None else row[want])
+        assert progress["preemptions"] == row["preemptions"]
+    tally = single.outputs.tallies[0]
+    for mine, theirs in twin.COPY_TOTALS.items():
+        assert tally[mine] == expected["totals"][theirs], mine
+    for theirs, mine in TOTALS.items():
+        if theirs in expected["totals"] and theirs != "steps":  # those without tokens count here
+            assert tally[mine] == expected["totals"][theirs], theirs
+
+
+@given(explicit_traces.traces(features=explicit_traces.TIERED, closed_loop=True))
+def test_kernel_equals_twin(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("feature", explicit_traces.TIERED)
+def test_kernel_equals_twin_on_longer_traces(feature):
+    rng = random.Random(f"moving/{feature}")
+    for _ in range(15):
+        trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []
+
+
+GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 64}]
+STATES = [{"kind": "full"}, {"kind": "state"}]
+APART = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth": 1.0}
+EAGLE = {"speculative": {"tokens": 2, "method": "eagle"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cache": {"offload": "watermark"}}, "cache.offload: with cache.groups there is only"),
+        ({"cache": {"groups": STATES}}, "cache.cpu_blocks: with cache.groups there is only"),
+        ({"engine": {"pipeline_parallel_size": 2}}, "cache.cpu_blocks: with engine.pipeline"),
+        (
+            {"cluster": APART},
+            "cache.cpu_blocks: with prefill and decode apart",
+        ),
+        ({"cluster": {"pools": [{"instances": 1}]}}, "cache.cpu_blocks: with cluster.pools"),
+        ({"engine": EAGLE}, "engine.speculative.method: 'eagle', but with cpu_blocks"),
+    ],
+)
+def test_what_was_not_recorded_is_refused(changes, message):
+    scenario = {
+        "cache": {
+            "groups": GROUPS,
+            "gpu_blocks": 1000,
+            "cpu_blocks": 10,
+            "offload": "vllm",
+            "transfer_bandwidth": 1.0,
+        },
+        "latency": {"beta": [10.0, 1.0]},
+    }
+    for section, keys in changes.items():
+        scenario[section] = scenario.get(section, {}) | keys
+    with pytest.raises(InputError, match=message):
+        parse_scenario(scenario, "trace")
