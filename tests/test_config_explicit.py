@@ -231,14 +231,14 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
     [
         (
             {"cache": {"groups": GROUPS, "cpu_blocks": 9, "transfer_bandwidth": 1.0}},
-            "cache.cpu_blocks: with cache.groups there is only cpu_blocks = 0",
+            "cache.offload: with cache.groups there is only offload = 'vllm'",
         ),
         (
             {
                 "engine": {"speculative": EAGLE},
-                "cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0, "offload": "vllm"},
+                "cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0, "offload": "watermark"},
             },
-            "cache.cpu_blocks: with engine.speculative there is only cpu_blocks = 0",
+            "cache.offload: with engine.speculative there is only offload = 'vllm'",
         ),
         (
             {"cluster": LENGTHS, "engine": {"long_prefill_token_threshold": 91}},

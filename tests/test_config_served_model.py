@@ -763,3 +763,12 @@ def test_the_blocks_of_a_server_with_a_connector_are_told_on_amd(load, gpu, offl
     tier = f'[cache]\ncpu_blocks = 9\nlink = "pcie5-x16"\noffload = "{offload}"\n'
     there = f"vllm serve on {gpu} takes cache.block_size = {size}; here 16"
     assert told(load(text + tier), defaults_text) == [there if size != 16 else None]
+
+
+def test_a_block_of_a_hybrid_model_has_the_bytes_of_padded_layers(load):
+    """Gemma 3 27B: 62 layers, 10 of them full, in groups of 10: the last two have 8 more each."""
+    text = '[model]\npreset = "gemma-3-27b"\n' + LATENCY + "[cache]\ngpu_blocks = 100\n"
+    (scenario,) = scenarios(load(text))
+    groups = len(scenario.cache.groups)
+    layers, token = 10, 2 * 16 * 128 * 2
+    assert (groups, scenario.cache.kv_bytes_per_token) == (7, 7 * layers * token)

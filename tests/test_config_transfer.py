@@ -180,6 +180,7 @@ PUBLISHED = {
         ("write-through", 0.4, 10),
         ("write-through", 0.04, 10),
     },
+    "hybrid-tier": {("vllm", 0.8, 10)},
     "joint-kv": PROPOSAL,
     "joint-kv-factors": {("watermark", 0.4, 100), ("watermark", 10.0, 100)},
     "joint-kv-ten": PROPOSAL,
@@ -225,3 +226,15 @@ def _all_points(sweep):
 )
 def test_a_speed_is_written_without_powers_of_ten(speed, text):
     assert transfer_text(cache_of({"cpu_blocks": 5, "transfer_bandwidth": speed})) == text
+
+
+def test_groups_of_layers_share_the_bytes_of_a_token():
+    """What is moved is a block of one of them."""
+    given = {"cpu_blocks": 5, "offload": "vllm", "kv_bytes_per_token": 49_152, "link_gb_per_s": 50}
+    one = cache_of(given)
+    groups = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
+    two = cache_of(given | {"groups": groups, "gpu_blocks": 100})
+    assert two.transfer_bandwidth == 2 * one.transfer_bandwidth
+    assert transfer_text(two).endswith(
+        "over 49,152 bytes a token on each GPU, in blocks of one of 2 groups"
+    )

@@ -12,7 +12,7 @@ from kvsweep.config.groups import is_hybrid, state_groups
 from kvsweep.config.pools import has_roles
 from kvsweep.config.served_model import key_of_stages
 from kvsweep.errors import dotted
-from kvsweep.policies import Eviction, Victim
+from kvsweep.policies import Eviction, Offload, Victim
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -30,6 +30,8 @@ def check_explicit(scenario: Scenario) -> None:
         return
     what = ", ".join(_features(scenario))
     _check_common(scenario, what)
+    if scenario.cache.cpu_blocks > 0:
+        _check_tier(scenario, what)
     _check_drafts(scenario)
     if state_groups(scenario.cache.groups):
         _check_states(scenario)
@@ -84,7 +86,6 @@ def _of_model(scenario: Scenario) -> bool:
 def _check_common(scenario: Scenario, what: str) -> None:
     cache, engine = scenario.cache, scenario.engine
     refused = (
-        ("cache", "cpu_blocks", cache.cpu_blocks > 0, "cpu_blocks = 0"),
         ("cache", "eviction", cache.eviction != Eviction.LRU.label, "eviction 'lru'"),
         ("engine", "victim", engine.victim != Victim.LAST.label, "victim 'last'"),
         ("engine", "preempt_for_urgent", engine.preempt_for_urgent, "preempt_for_urgent = false"),
@@ -97,10 +98,36 @@ def _check_common(scenario: Scenario, what: str) -> None:
     )
     for section, key, asked, only in refused:
         if asked:
-            message = f"with {what} there is only {only}"
-            if _of_model(scenario):
-                message += "; cache.groups = [{ kind = 'full' }] takes it for full attention"
+            message = f"with {what} there is only {only}{_hint(scenario)}"
             raise KeyProblem((section, key), message)
+
+
+def _check_tier(scenario: Scenario, what: str) -> None:
+    """Refuse CPU tiers but those of vLLM that were recorded."""
+    cache, engine = scenario.cache, scenario.engine
+    groups = "the groups of this model" if _of_model(scenario) else "cache.groups"
+    for asked, named, where in (
+        (bool(state_groups(cache.groups)), groups, " where states are among them"),
+        (engine.pipeline_parallel_size > 1, _stages(scenario), ""),
+        (has_roles(scenario.cluster), "prefill and decode apart", ""),
+        (bool(scenario.cluster.pools), "cluster.pools", ""),
+    ):
+        if asked:
+            message = f"with {named} there is only cpu_blocks = 0{where}{_hint(scenario)}"
+            raise KeyProblem(("cache", "cpu_blocks"), message)
+    if cache.offload != Offload.VLLM.label:
+        message = f"with {what} there is only offload = 'vllm'{_hint(scenario)}"
+        raise KeyProblem(("cache", "offload"), message)
+    eagle = engine.speculative is not None and engine.speculative.method == "eagle"
+    if eagle and engine.drafts and is_hybrid(cache.groups):
+        message = f"'eagle', but with cpu_blocks and {groups} only 'draft' was recorded"
+        raise KeyProblem(("engine", "speculative", "method"), message)
+
+
+def _hint(scenario: Scenario) -> str:
+    """Return how to do without the groups of a model."""
+    text = "; cache.groups = [{ kind = 'full' }] takes it for full attention"
+    return text if _of_model(scenario) else ""
 
 
 def _check_drafts(scenario: Scenario) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.cache_section import CAPACITIES
-from kvsweep.config.groups import CacheGroup, is_hybrid, keeps_some
+from kvsweep.config.groups import CacheGroup, is_hybrid, keeps_some, state_groups
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.defaults import UTILIZATION
@@ -134,12 +134,14 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     told = _told(scenario, folder)
     assert told.layout is not None
     found: dict[str, Any] = {}
-    if "kv_bytes_per_token" not in given and scenario.engine.rules != "blis":
-        found["kv_bytes_per_token"] = float(told.layout.token_bytes)
+    token = float(told.layout.token_bytes)
     if not told.layout.plain and not {"groups", "gpu_tokens"} & given:
         found["groups"] = _groups(told)
+        token = _padded_bytes(told.layout, found["groups"])
         if keeps_some(found["groups"]) and RETENTION not in given:
             found[RETENTION] = 0  # vLLM's default from 0.29 on
+    if "kv_bytes_per_token" not in given and scenario.engine.rules != "blis":
+        found["kv_bytes_per_token"] = token
     if model.decides and not any(key in given for key in CAPACITIES):
         blocks = told.blocks - 1  # without vLLM's null block
         if is_taken_for_full(scenario, told):
@@ -214,6 +216,16 @@ def _groups(told: Answer) -> tuple[CacheGroup, ...]:
             ("model",), f"{len(told.layout.groups)} groups of layers, at most {MAX_GROUPS}"
         )
     return cache_groups(told.layout)
+
+
+def _padded_bytes(layout: Layout, groups: tuple[CacheGroup, ...]) -> float:
+    """Return the bytes of a token on a GPU in all groups of attention, padding of blocks included.
+
+    A block has the layers of one group, and all have the same size: so much of it a copy moves.
+    """
+    if state_groups(groups):
+        return float(layout.token_bytes)
+    return len(groups) * max(layout.block_bytes) / layout.block_size
 
 
 def cache_groups(layout: Layout) -> tuple[CacheGroup, ...]:

@@ -95,7 +95,8 @@ def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
             "link": link,
             "link_gb_per_s": rate,
             "kv_bytes_per_token": token,
-            "transfer_bandwidth": GIGA_PER_MICRO * rate / token,
+            # What is moved is blocks, each of one group: all of them share the bytes of a token.
+            "transfer_bandwidth": GIGA_PER_MICRO * rate / token * max(1, len(cache.groups)),
         }
     if cache.cpu_blocks > 0:
         raise KeyProblem(("cache", "cpu_blocks"), _missing(rate, token))
@@ -153,9 +154,10 @@ def transfer_text(cache: Cache) -> str:
     if cache.link_gb_per_s is None:
         return text
     link = f" ({cache.link})" if cache.link else ""
+    groups = f", in blocks of one of {len(cache.groups)} groups" if len(cache.groups) > 1 else ""
     return (
         f"{text}: {cache.link_gb_per_s:g} GB/s{link} over "
-        f"{cache.kv_bytes_per_token:,.10g} bytes a token on each GPU"
+        f"{cache.kv_bytes_per_token:,.10g} bytes a token on each GPU{groups}"
     )
 
 

@@ -121,7 +121,7 @@ def _memory(scenario: Scenario, folder: Path, gpus: int) -> Iterator[Flag]:
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
-        block = round(cache.block_size * bytes_per_token)
+        block = round(cache.block_size * bytes_per_token / max(1, len(cache.groups)))
         size = cache.cpu_blocks * cpu_chunk(block, gpus, cache.offload_block_factor)
         # Rounded up by less than a chunk, so that all of them fit.
         yield "--kv-offloading-size", f"{ceil(size / GIB * 1e6) / 1e6:.12g}"

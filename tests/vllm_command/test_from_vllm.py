@@ -1199,3 +1199,20 @@ def test_the_blocks_of_wide_heads_on_blackwell_are_asked_for():
     assert answer(Question((f"{text} --block-size 128",), gpu="b200")).scenario.cache.block_size
     assert answer(Question((text,), gpu="h200")).scenario.cache.block_size
     assert taken("--attention-backend FLASH_ATTN", "b200").scenario.cache.block_size == 16
+
+
+@pytest.mark.parametrize(
+    ("command", "block"),
+    [
+        ("vllm serve openai/gpt-oss-20b --kv-offloading-size 10", 12 * 16 * 2 * 8 * 64 * 2),
+        ("vllm serve openai/gpt-oss-20b -tp 2 --kv-offloading-size 10", 12 * 16 * 2 * 8 * 64 * 2),
+    ],
+)
+def test_a_tier_of_a_hybrid_model_has_blocks_of_one_group(command, block):
+    found = answer(Question((command,), gpu="h100", overrides=("cache.link=pcie5-x16",)))
+    cache = found.scenario.cache
+    assert (len(cache.groups), cache.cpu_blocks) == (2, 10 * 2**30 // block)
+    told = served(found.scenario, Path()).command
+    words = told.split()
+    size = float(words[words.index("--kv-offloading-size") + 1])
+    assert size == pytest.approx(cache.cpu_blocks * block / 2**30, rel=1e-6)
