@@ -53,27 +53,27 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     count, requests, shared = lanes["instances"], lanes["requests"], lanes["prompt_shared"]
     ids = lanes["gpu_blocks"] * np.where(lanes["connects"] != 0, IDS, 1)
     extents = ((count - 1) * lanes["n_shared"] + lanes["n_extents"]) * (lanes["by_extents"] != 0)
-    keys = count * lanes["n_keys"]
     copies = lanes["connects"] | lanes["moves"]
     connected = count * copies
     engines = count * lanes["explicit"]
-    states = requests * lanes["explicit"] * (1 + lanes["disaggregated"])
-    slots = lanes["key_slots"]
-    table = slots + requests * lanes["more_places"]
+    apart = lanes["disaggregated"]
+    states = requests * lanes["explicit"] * (1 + apart)
+    table = lanes["key_slots"] + requests * lanes["more_places"]
     groups = 1 + lanes["more_groups"] + lanes["states"]
     batch_slots = np.maximum(2, lanes["stages"] + lanes["async_scheduling"])  # `count_batches`
     return {
         "progress": requests,
-        "table": 2 ** np.ceil(np.log2(np.maximum(slots, 1))).astype(np.int64),  # `in_table`
+        "table": 2
+        ** np.ceil(np.log2(np.maximum(lanes["key_slots"], 1))).astype(np.int64),  # `in_table`
         "instances": count,
         "blocks": count * ids,
         "extents": extents,
         "lru": count * ids + extents,
-        "prefix": keys * np.where(lanes["explicit"], groups, 1),
+        "prefix": count * lanes["n_keys"] * np.where(lanes["explicit"], groups, 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * lanes["tier_records"] + requests * (lanes["connects"] != 0),
         "tier_heads": extents * (lanes["cpu_blocks"] > 0),
-        "tier_blocks": keys * (lanes["tiered"] != 0),
+        "tier_blocks": count * lanes["n_keys"] * (lanes["tiered"] != 0),
         "begins": count * SPAN * (lanes["copies_each_step"] != 0),
         "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
@@ -84,7 +84,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "pins": connected * ids,
         "chunks": lanes["moves"] * (count * (lanes["n_keys"] * groups + TIER_RINGS) + requests),
         "slots": lanes["moves"] * table * groups,
-        "hold": count * (lanes["disaggregated"] | copies) * lanes["hold_places"],
+        "hold": count * (apart | copies) * lanes["hold_places"],
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,
         "engines": engines,
@@ -93,14 +93,14 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "stages": engines * lanes["stages"],
         "classes": engines * lanes["stages"],
         "states": states,
-        "tables": table * groups * lanes["explicit"] * (1 + lanes["disaggregated"]),
+        "tables": table * groups * lanes["explicit"] * (1 + apart),
         "recurrent": states * (lanes["states"] != 0),
         "edges": states * (1 + lanes["more_groups"]),
         "left": 2 * count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
         "leavers": engines * lanes["block_size"],
         "plans": engines * PLAN * (lanes["drafts"] > 0),
         "sums": HORIZON * (lanes["explicit"] != 0),
-        "handoffs": requests * lanes["disaggregated"],
+        "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
         "phases": count * lanes["block_size"] * np.maximum(1, lanes["stages"]),
@@ -108,11 +108,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "coming": requests,
         "itl_by_batch": lanes["max_num_seqs"] + 1,
         "snapshots": count,
-        "nodes": (
-            (count - 1) * shared
-            + lanes["n_prompt"]
-            + lanes["disaggregated"] * (lanes["n_prompt"] - shared)
-        )
+        "nodes": ((count - 1) * shared + lanes["n_prompt"] + apart * (lanes["n_prompt"] - shared))
         * lanes["indexes"],
         "known": shared,
         "holders": shared * (-(-count // WORD) + lanes["homes"]),
