@@ -115,7 +115,7 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end):
     inst["offloads"] += count
     if state["done"]:
         copies.protect(inp, ws, lane, state, job)
-        if copies.kept_is_touched(inp, ws, lane, inst, state, job):
+        if copies.is_touched(inp, ws, lane, inst, state, job, False):
             ws.jobs[job]["flush"] = inst["serial"]
             off["awaits"] = 1
     log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)

@@ -64,15 +64,15 @@ def read_chunk(inp, ws, lane, state, group, chunk, job):
 
 
 @leaf
-def touches(inp, ws, lane, inst, state, job, protected):
+def is_touched(inp, ws, lane, inst, state, job, sliding):
     """Return whether the step being scheduled took or hit a block that a store reads.
 
-    With windows such a block is looked at from its beginning on, else if the store is `protected`.
+    In groups with windows (`sliding`), or in the others.
     """
     factor = lane["factor"]
     record = ws.jobs[job]
     for group in range(groups_of(lane)):
-        if protected or inp.groups[lane["group_lo"] + group]["window"] > 0:
+        if (inp.groups[lane["group_lo"] + group]["window"] > 0) == sliding:
             for block in range(record["first"] * factor, record["end"] * factor):
                 slot = ws.slots[slot_of(state, group, block)]
                 if slot["job"] == job and ws.pins[slot["block"]]["touched"] == inst["serial"]:
@@ -81,38 +81,33 @@ def touches(inp, ws, lane, inst, state, job, protected):
 
 
 @leaf
-def kept_is_touched(inp, ws, lane, inst, state, job):
-    """Return whether the step took a block of full attention that a new store reads."""
-    factor = lane["factor"]
+def _must_be_over(inp, ws, lane, inst, engine, job):
+    """Return whether the step being scheduled must await a store of an earlier one.
+
+    It preempts its request, or takes or hits a block that it reads: of a window from the beginning
+    on, of full attention once the request has finished.
+    """
     record = ws.jobs[job]
-    for group in range(groups_of(lane)):
-        if inp.groups[lane["group_lo"] + group]["window"] == 0:
-            for block in range(record["first"] * factor, record["end"] * factor):
-                slot = ws.slots[slot_of(state, group, block)]
-                if slot["job"] == job and ws.pins[slot["block"]]["touched"] == inst["serial"]:
-                    return True
-    return False
+    if ws.offers[record["request"]]["flush"] == inst["serial"]:
+        return True
+    state = ws.states[engine["state_lo"] + record["request"]]
+    touched = is_touched(inp, ws, lane, inst, state, job, True)
+    if record["pinned"]:
+        touched = touched or is_touched(inp, ws, lane, inst, state, job, False)
+    return touched
 
 
 @leaf
 def find_awaited(inp, ws, lane, inst, off, engine):
-    """Mark the stores of earlier steps that the step being scheduled must await.
-
-    They are of a request that it preempts, or read a block that it takes or hits.
-    """
+    """Mark the stores of earlier steps that the step being scheduled must await."""
     if inst["flushes"]:
         for queue in (WAITING_STORES, STORES):
             job = head(ws, off, queue)
             while job != NONE:
-                record = ws.jobs[job]
-                r = np.int64(record["request"])
-                state = ws.states[engine["state_lo"] + r]
-                protected = record["pinned"] != 0
-                awaited = ws.offers[r]["flush"] == inst["serial"]
-                if awaited or touches(inp, ws, lane, inst, state, job, protected):
-                    record["flush"] = inst["serial"]
+                if _must_be_over(inp, ws, lane, inst, engine, job):
+                    ws.jobs[job]["flush"] = inst["serial"]
                     off["awaits"] = 1
-                job = np.int64(record["next"])
+                job = np.int64(ws.jobs[job]["next"])
     inst["flushes"] = 0
 
 
