@@ -3,7 +3,7 @@
 Tests marked ``long`` take a minute each, need clusters of processes, or repeat at length what
 others test: they run with ``KVSWEEP_TEST_LONG=1``, as in ``.ci/run``.
 
-Where several workers test, six entries of the kernel run all lanes, so that less is compiled; a
+Where several workers test, seven entries of the kernel run all lanes, so that less is compiled; a
 long test compares the others with those.
 
 Profiles of hypothesis: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.

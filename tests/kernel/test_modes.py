@@ -24,7 +24,7 @@ TESTS = Path(__file__).parents[1]
 GOLDENS = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording"
 ASYNC = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording_of_asynchronous_scheduling"
 TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces"
-# Of the six entries that run all lanes each index of the kernel is in one; others have some. Less
+# Of the seven entries that run all lanes each index of the kernel is in one; others have some. Less
 # is optimised, as that is as much checked: 252 s of a processor instead of 739 s for random traces.
 CHECKED = {"NUMBA_BOUNDSCHECK": "1", "KVSWEEP_FEW_ENTRIES": "1", "NUMBA_OPT": "1"}
 FILE_LINES, LEAF_LINES, ENTRY_LINES = 250, 25, 60

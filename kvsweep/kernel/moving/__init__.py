@@ -9,5 +9,7 @@ or a window, has left; nothing is counted (rules R11.9 and R11.10).
 - `search`: what a request can load.
 - `worth`: what a request has to store.
 - `copies`: what copies read, which of them a step must await, and what their ends change.
-- `connector`: what is loaded and stored when; its hooks into the explicit engine.
+- `connector`: what is stored when, and what the explicit engine tells it of requests.
+- `loading`: the head of the waiting list, which may have to load before it is admitted.
+- `stalls`: steps that wait for copies, or are made for copies alone.
 """
