@@ -191,8 +191,9 @@ def _tell_blocks(inp, ws, lane, inst, engine, first):
         s = np.int64(ws.entries[place]["state"])
         state = ws.states[s]
         offers = ws.offers[s - engine["state_lo"]]
-        copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
-        offers["told"] = state["blocks"]
+        if offers["told"] != state["blocks"]:
+            copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
+            offers["told"] = state["blocks"]
 
 
 @leaf

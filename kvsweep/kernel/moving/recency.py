@@ -29,14 +29,32 @@ def _goes_before(one, other):
 
 
 @leaf
+def _nearby(ws, lane, r):
+    """Return a chunk of a request's rank: the one that it put in its place last, or its end."""
+    last = np.int64(ws.offers[r]["put"])
+    if not is_here(ws, last) or ws.chunks[last]["rank"] != ws.offers[r]["rank"]:
+        last = np.int64(ws.chunks[chunk_mark(lane, r)]["next"])
+    return last
+
+
+@leaf
 def _put_in_order(ws, lane, r, node):
-    """Put a chunk that is in no ring in its place among those of the rank of a request."""
+    """Put a chunk that is in no ring in its place among those of the rank of a request.
+
+    It is looked for from the last one on: chunks come one after the other, group by group, so that
+    those of a second group would have to pass all of the first.
+    """
     rank = ws.offers[r]["rank"]
     ws.chunks[node]["rank"] = rank
-    after = np.int64(ws.chunks[chunk_mark(lane, r)]["next"])
+    after = _nearby(ws, lane, r)
+    before = np.int64(ws.chunks[after]["prev"])
+    while before != chunk_mark(lane, r) and not _goes_before(ws.chunks[before], ws.chunks[node]):
+        after = before
+        before = np.int64(ws.chunks[after]["prev"])
     while ws.chunks[after]["rank"] == rank and _goes_before(ws.chunks[after], ws.chunks[node]):
         after = np.int64(ws.chunks[after]["next"])
     link_before(ws.chunks, node, after)
+    ws.offers[r]["put"] = node
 
 
 @leaf

@@ -12,10 +12,15 @@ from .search import chunks_known
 
 @leaf
 def chunks_to_offer(lane, state, offers, tokens):
-    """Return the chunks of the first `tokens` of a request that may be stored by now."""
+    """Return the chunks of the first `tokens` of a request that may be stored by now.
+
+    Most decodes have none beyond what was offered: that is told without a division.
+    """
     tokens = min(tokens, np.int64(state["known"]))
     if lane["prompt_only"]:
         tokens = min(tokens, np.int64(state["prompt"]))
+    if tokens < (offers["next"] + 1) * lane["factor"] * lane["block_size"]:
+        return np.int64(offers["next"])
     chunks = full_blocks(lane, tokens) // lane["factor"]
     if lane["volatile"] and tokens > state["prompt"] and not state["done"]:
         chunks -= 1
