@@ -91,7 +91,7 @@ OFFER_FIELDS = (
     Field("seen_end", i32, "block", "the one behind the last, 0: none; -1: they have flags"),
     Field("jobs", i32, "1", "its copies that are not reported"),
     Field("told", i32, "block", "explicit: blocks of each of its tables that are known of"),
-    Field("put", i32, "index", "explicit, LRU: chunk that it put in order last, once it has a rank"),
+    Field("put", i32, "index", "explicit, LRU: chunk that it put in order last, or its mark"),
 )
 
 JOB_FIELDS = (

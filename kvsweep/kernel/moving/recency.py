@@ -19,6 +19,7 @@ def take_rank(ws, lane, inst, off, r):
         mark = chunk_mark(lane, r)
         ws.chunks[mark]["rank"] = off["ranks"]
         append(ws, lane, inst, mark, ONCE)
+        ws.offers[r]["put"] = mark
 
 
 @leaf
@@ -30,7 +31,10 @@ def _goes_before(one, other):
 
 @leaf
 def _nearby(ws, lane, r):
-    """Return a chunk of a request's rank: the one that it put in its place last, or its end."""
+    """Return a chunk of a request's rank: the one that it put in its place last, or its end.
+
+    The last one may have made room since, or be another's.
+    """
     last = np.int64(ws.offers[r]["put"])
     if not is_here(ws, last) or ws.chunks[last]["rank"] != ws.offers[r]["rank"]:
         last = np.int64(ws.chunks[chunk_mark(lane, r)]["next"])
