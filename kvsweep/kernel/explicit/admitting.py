@@ -21,9 +21,10 @@ from .longest import may_pad, with_places
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
+from .slots import window_of
 from .stages import has_share, put_back, set_aside
 from .states import keeps_states, take_states
-from .tables import cache_known, grow, release_all, window_of
+from .tables import cache_known, grow, release_all
 from .walking import schedule
 
 

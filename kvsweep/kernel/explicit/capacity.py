@@ -7,9 +7,9 @@ from ...records import DECODE
 from ..blocks.sizes import blocks_for
 from ..memory import depth
 from .longest import longest_of, to_verify, with_places
-from .slots import groups_of
+from .slots import groups_of, window_of
 from .states import most_states, states_needed
-from .tables import left_by, window_of
+from .tables import left_by
 
 
 @leaf

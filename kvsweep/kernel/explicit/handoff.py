@@ -88,6 +88,21 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
+def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, taken):
+    """Take the blocks into which the head loads up to `tokens`; it waits for them without a seat.
+
+    Its `hits` touch `seen` blocks of all groups; `taken` are new.
+    """
+    measured = r >= lane["warmup"]
+    count_query(lane, tally, state, hits, seen, measured)
+    waiting.leave_waiting(inp, ws, lane, inst)
+    touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens)
+    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, tokens), taken, measured)
+    state["computed"] = tokens
+    hold(inp, ws, lane, inst, r)
+
+
+@leaf
 def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
     s = engine["state_lo"] + r
@@ -103,13 +118,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     if room < left + ending:
         refuse(inp, ws, lane, inst, engine, r, left - room, hits, False)
         return False
-    measured = r >= lane["warmup"]
-    count_query(lane, tally, state, hits, unused + used, measured)
-    waiting.leave_waiting(inp, ws, lane, inst)
-    touch_hits(inp, ws, lane, inst, r, state, s, hits, prompt)
-    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, prompt), taken, measured)
-    state["computed"] = prompt
-    hold(inp, ws, lane, inst, r)
+    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, prompt, taken)
     if lane["lease"]:
         ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
     _transfer(ws, out, lane, inst, tally, index, engine, r, taken * lane["block_size"])

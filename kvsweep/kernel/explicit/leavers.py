@@ -18,8 +18,7 @@ from ...records import NEVER, NONE
 from ..blocks.sizes import full_blocks, tokens_beyond
 from .kept import leaves_by_count, tail_of
 from .left_behind import cut_out, is_in_use, is_noted, note_of
-from .slots import FAR, groups_of, slot_of
-from .tables import window_of
+from .slots import FAR, groups_of, slot_of, window_of
 
 
 @leaf

@@ -11,8 +11,8 @@ from ...records import NEVER, NONE
 from .due import catch_up
 from .leavers import advance_all, expect, find_own
 from .left_behind import leave_bare, leave_some
-from .slots import groups_of
-from .tables import leave_one, window_of
+from .slots import groups_of, window_of
+from .tables import leave_one
 
 
 @leaf

@@ -12,10 +12,10 @@ from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .kept import slots_for
 from .own_again import have_again, own_hits, recorded, watch_own
-from .slots import groups_of, slot_of
+from .slots import groups_of, slot_of, window_of
 from .state_hits import count_hit, find_state, touch_state
 from .states import keeps_states
-from .tables import clear, left_by, watch_windows, window_of
+from .tables import clear, left_by, watch_windows
 
 
 @leaf

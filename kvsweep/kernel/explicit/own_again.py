@@ -10,8 +10,8 @@ from ..._jit import leaf
 from ...records import NONE
 from . import block_records
 from .kept import is_sparse, kept_between, own_between, tail_of
-from .slots import COUNTED, FAR, groups_of, key_of, slot_of
-from .tables import clear, release, release_all, window_of
+from .slots import COUNTED, FAR, groups_of, key_of, slot_of, window_of
+from .tables import clear, release, release_all
 
 
 @leaf

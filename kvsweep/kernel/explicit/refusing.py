@@ -5,8 +5,8 @@ import numpy as np
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for
 from .own_again import recorded
-from .slots import groups_of, slot_of
-from .tables import left_by, window_of
+from .slots import groups_of, slot_of, window_of
+from .tables import left_by
 
 
 @leaf

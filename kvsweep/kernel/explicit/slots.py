@@ -21,6 +21,15 @@ def groups_of(lane):
 
 
 @leaf
+def window_of(inp, lane, group):
+    """Return the sliding window of a group in tokens, 0 for full attention."""
+    window = np.int64(0)
+    if lane["windows"]:
+        window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+    return window
+
+
+@leaf
 def slot_of(state, group, block):
     """Return the slot of a block of a request in the table of a group."""
     return state["table_lo"] + group * state["places"] + block

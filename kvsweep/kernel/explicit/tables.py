@@ -16,7 +16,7 @@ from . import block_records
 from .kept import is_kept, is_sparse, kept_between, release_kept, tail_of
 from .longest import with_places
 from .refused import wake_for
-from .slots import COUNTED, FAR, groups_of, key_of, slot_of
+from .slots import COUNTED, FAR, groups_of, key_of, slot_of, window_of
 from .states import (
     clear_states,
     leave_states,
@@ -25,15 +25,6 @@ from .states import (
     states_needed,
     take_states,
 )
-
-
-@leaf
-def window_of(inp, lane, group):
-    """Return the sliding window of a group in tokens, 0 for full attention."""
-    window = np.int64(0)
-    if lane["windows"]:
-        window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
-    return window
 
 
 @leaf

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..explicit.slots import groups_of, slot_of
+from ..explicit.slots import groups_of, slot_of, window_of
 from ..offload.jobs import LOADS, STORES, WAITING_STORES, head, pop
 from ..offload.pins import note_hit
 from ..scheduling.holders import LOADED
@@ -19,7 +19,7 @@ def _add_pins(inp, ws, lane, state, job, sliding, count):
     factor = lane["factor"]
     record = ws.jobs[job]
     for group in range(groups_of(lane)):
-        if (inp.groups[lane["group_lo"] + group]["window"] > 0) == sliding:
+        if (window_of(inp, lane, group) > 0) == sliding:
             for block in range(record["first"] * factor, record["end"] * factor):
                 slot = ws.slots[slot_of(state, group, block)]
                 if slot["job"] == job:
@@ -50,7 +50,7 @@ def read_chunk(inp, ws, lane, state, group, chunk, job):
 
     What a window has left may become another's before its request ends: it is pinned.
     """
-    window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+    window = window_of(inp, lane, group)
     count = np.int64(0)
     for block in range(chunk * lane["factor"], (chunk + 1) * lane["factor"]):
         place = slot_of(state, group, block)
@@ -72,7 +72,7 @@ def is_touched(inp, ws, lane, inst, state, job, sliding):
     factor = lane["factor"]
     record = ws.jobs[job]
     for group in range(groups_of(lane)):
-        if (inp.groups[lane["group_lo"] + group]["window"] > 0) == sliding:
+        if (window_of(inp, lane, group) > 0) == sliding:
             for block in range(record["first"] * factor, record["end"] * factor):
                 slot = ws.slots[slot_of(state, group, block)]
                 if slot["job"] == job and ws.pins[slot["block"]]["touched"] == inst["serial"]:

@@ -11,7 +11,7 @@ from ...records import NONE
 from ..blocks import lru
 from ..blocks.prefix_table import add_key, forget, new_id
 from ..explicit.kept import is_kept, tail_of
-from ..explicit.slots import groups_of, key_of, slot_of
+from ..explicit.slots import groups_of, key_of, slot_of, window_of
 
 
 @leaf
@@ -89,7 +89,7 @@ def release_at_once(ws, lane, inst, state, s):
 def cache(inp, ws, lane, inst, request, state, s, full):
     """Let the blocks before `full` be found that are not yet, as far as they are kept."""
     for group in range(groups_of(lane)):
-        window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+        window = window_of(inp, lane, group)
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(max(np.int64(state["published"]), gone), full):
             if window == 0 or is_kept(lane, state, tail_of(lane, window), block):

@@ -6,14 +6,12 @@ from ..._jit import leaf
 from ...records import NONE, Event
 from ..blocks.sizes import blocks_for
 from ..explicit.capacity import capped, pulled_blocks
-from ..explicit.handoff import count_query, reserved
-from ..explicit.lookup import count_users, touch_hits
-from ..explicit.slots import groups_of
+from ..explicit.handoff import reserved, take_to_load
+from ..explicit.lookup import count_users
+from ..explicit.slots import groups_of, window_of
 from ..explicit.stages import set_aside
-from ..explicit.tables import grow_by, left_by, window_of
+from ..explicit.tables import left_by
 from ..offload import jobs
-from ..scheduling import waiting
-from ..scheduling.holders import hold
 from ..tally import log_event
 from . import copies, manager
 from .connector import match
@@ -119,16 +117,10 @@ def load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens):
     taken = pulled_blocks(inp, lane, total, hits)
     if not _fits(inp, ws, lane, inst, engine, state, hits, total, taken, unused):
         return False
-    measured = r >= lane["warmup"]
-    count_query(lane, tally, state, hits, unused + used, measured)
-    waiting.leave_waiting(inp, ws, lane, inst)
-    touch_hits(inp, ws, lane, inst, r, state, s, hits, total)
-    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, total), taken, measured)
-    state["computed"] = total
-    hold(inp, ws, lane, inst, r)
+    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, total, taken)
     off = ws.offload[index]
     copied = _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens)
-    if measured and lane["prefix_caching"] and not state["preempted"]:
+    if r >= lane["warmup"] and lane["prefix_caching"] and not state["preempted"]:
         tally["loaded_tokens"] += tokens
     log_event(out, lane, inst, tally, index, Event.LOAD, r, copied)
     return True

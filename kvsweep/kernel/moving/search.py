@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import full_blocks
-from ..explicit.slots import groups_of
+from ..explicit.slots import groups_of, window_of
 from .rings import BEING_WRITTEN, chunk_of, is_here
 
 LATER = -1
@@ -78,7 +78,7 @@ def _hits(inp, ws, lane, inst, request, group, keys, most, local, pops):
     ahead = min(most + size, keys * size) if pops else most
     end = min(chunks_up(lane, ahead), keys)
     first = local // size
-    window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+    window = window_of(inp, lane, group)
     if window == 0:
         return _run(inp, ws, lane, inst, request, group, first, end)
     right = min(most, (end - pops) * size)
@@ -159,7 +159,7 @@ def find(inp, ws, lane, inst, request, state, local):
 def is_being_read(inp, ws, lane, inst, request, local, tokens):
     """Return whether chunks of what can be loaded will soon be on the GPU anyway."""
     for group in range(groups_of(lane)):
-        window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+        window = window_of(inp, lane, group)
         first = local // lane["chunk_tokens"]
         end = chunks_up(lane, local + tokens)
         if window > 0:

@@ -6,7 +6,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import full_blocks
 from ..explicit.kept import tail_of
-from ..explicit.slots import slot_of
+from ..explicit.slots import slot_of, window_of
 from .search import chunks_known
 
 
@@ -64,7 +64,7 @@ def _may_need(lane, state, window, block):
 @leaf
 def is_of_use(inp, ws, lane, state, group, chunk):
     """Return whether a hit may need a chunk, and all of its blocks that it may need are there."""
-    window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+    window = window_of(inp, lane, group)
     any_needed = False
     whole = True
     there = False
