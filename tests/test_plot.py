@@ -374,7 +374,7 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")
     texts = check_layout(figure)
     assert {"round-robin", "least-loaded"} <= set(texts)
-    assert "preemptions per completed request\nless is better" in texts
+    assert "preemptions per completed request\nmean over 4 seeds; less is better" in texts
     (image,) = figure.axes[0].images
     expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
     np.testing.assert_allclose(image.get_array(), expected)
@@ -1462,8 +1462,11 @@ def test_a_heatmap_says_which_is_better_only_of_what_is_known():
     ds = at_rates(h8(2), [1.0, 2.0]).isel(policy=0)
     ds["own"] = ds["preemption_rate"].assign_attrs(long_name="a gain")
     axes = plot.plot_heatmap(ds, "own", "gpu_blocks", "rate", threshold=0.5).axes
-    assert axes[1].get_ylabel() == "a gain\nline: 0.5"
-    assert plot.plot_heatmap(ds, "own", "gpu_blocks", "rate").axes[1].get_ylabel() == "a gain"
+    assert axes[1].get_ylabel() == "a gain\nmean over 2 seeds; line: 0.5"
+    assert (
+        plot.plot_heatmap(ds, "own", "gpu_blocks", "rate").axes[1].get_ylabel()
+        == "a gain\nmean over 2 seeds"
+    )
 
 
 def test_a_trend_says_of_what_its_cliffs_are_and_what_its_bars():

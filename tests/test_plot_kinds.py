@@ -80,7 +80,13 @@ def test_a_tradeoff_has_a_point_for_each_value_in_order():
     one = ds.isel(policy=0, rate=[0, 2, 4]).mean("seed")
     assert line.get_xdata().tolist() == pytest.approx(one["throughput_rps"].values.tolist())
     assert line.get_ydata() == pytest.approx(one["ttft_ms"].sel(quantile=0.99).values)
-    assert "\npoints: arrival rate (request/s) 500 to 2,500\n" in axes.get_xlabel()
+    assert "\npoints: arrival rate (request/s) 500 (open) to 2,500\n" in axes.get_xlabel()
+    first = axes.lines[1]
+    assert first.get_markerfacecolor() == style.PAPER
+    assert (first.get_xdata()[0], first.get_ydata()[0]) == (
+        line.get_xdata()[0],
+        line.get_ydata()[0],
+    )
 
 
 def test_a_tradeoff_needs_measures_along_its_axis():
@@ -1057,3 +1063,44 @@ def test_a_difference_says_what_its_bands_are():
         label = " ".join(figure.axes[0].get_xlabel().split())
         assert label == f"KV blocks per instance {told}".strip()
         check_layout(figure)
+
+
+def test_a_point_of_a_tradeoff_is_of_the_seeds_that_have_both_measures():
+    """Of seeds that serve nothing the throughput, 0, stood beside the latency of the others."""
+    ds = loaded().isel(policy=[0])
+    seeds = ds.sizes["seed"]
+    lost = ds["ttft_ms"].where((ds["seed"] != ds["seed"][0]) | (ds["rate"] != ds["rate"][0]))
+    axes = plot.plot_tradeoff(
+        ds.assign(ttft_ms=lost), "throughput_rps", "ttft_p99_ms", "rate"
+    ).axes[0]
+    means = ds["throughput_rps"].squeeze("policy")
+    expected = [means.isel(rate=0, seed=slice(1, None)).mean(), means.isel(rate=1).mean()]
+    assert lines_of(axes)[0].get_xdata()[:2] == pytest.approx([float(mean) for mean in expected])
+    assert f"mean over {seeds - 1} to {seeds} of {seeds} seeds" in axes.get_xlabel().replace(
+        "\n", " "
+    )
+
+
+def test_a_heatmap_says_how_many_seeds_its_means_are_of():
+    ds = loaded().isel(policy=[0])
+    lost = ds["throughput_rps"].where((ds["seed"] != ds["seed"][0]) | (ds["rate"] != ds["rate"][0]))
+    seeds = ds.sizes["seed"]
+    for told, array in (
+        (f"{seeds}", ds["throughput_rps"]),
+        (f"{seeds - 1} to {seeds} of {seeds}", lost),
+    ):
+        two = xr.concat([array, array], "gpu_blocks").assign_coords(gpu_blocks=[1, 2])
+        figure = plot.plot_heatmap(
+            ds.drop_vars("throughput_rps").assign(throughput_rps=two),
+            "throughput_rps",
+            "gpu_blocks",
+            "rate",
+        )
+        assert f"mean over {told} seeds" in "\n".join(check_layout(figure))
+    figure = plot.plot_heatmap(
+        ds.isel(seed=[0]).assign(throughput_rps=two.isel(seed=[0])),
+        "throughput_rps",
+        "gpu_blocks",
+        "rate",
+    )
+    assert "seed" not in "\n".join(check_layout(figure))

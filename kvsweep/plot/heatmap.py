@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm, Normalize
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label, level, number
+from kvsweep.analysis.wording import BY_VALUE, label, level, number, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -133,7 +133,7 @@ def plot_heatmap(
                 panel.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
         bar = _bar(image, axes, rooms)
         long = panels > 1 and not slide
-        bar.set_label(_told(array, metric, threshold, 48 if long else 28), fontsize=7.5)
+        bar.set_label(_told(array, metric, threshold, 48 if long else 36), fontsize=7.5)
     return figure_of(axes[0])
 
 
@@ -190,7 +190,19 @@ def _told(array: xr.DataArray, metric: str, threshold: float | None, characters:
     told = [f"{better} is better"] if better else []
     told += [] if threshold is None else [f"line: {number(threshold)}"]
     name = textwrap.fill(" ".join(style.axis_label(array).split()), characters)
-    return "\n".join(filter(None, [name, "; ".join(told)]))
+    means, rest = _means_of(array), "; ".join(told)
+    one = "; ".join(filter(None, [means, rest]))
+    return "\n".join(filter(None, [name, one] if len(one) <= characters else [name, means, rest]))
+
+
+def _means_of(array: xr.DataArray) -> str:
+    """Say how many seeds the means are of; nothing of a single one."""
+    if "seed" not in array.dims:
+        return ""
+    counts = [count for count in array.count("seed").values.ravel().tolist() if count]
+    if max(counts) < 2:
+        return ""
+    return f"mean over {seeds_counted(counts, array.sizes['seed'])}"
 
 
 def _draw_threshold(panel: Axes, table: xr.DataArray, threshold: float) -> None:

@@ -14,6 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import MAX_LINES, draw_threshold, means_text, scale_by_means, split_lines
 from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.medium import current
 from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def plot_tradeoff(
 ) -> Figure:
     """Draw one measure against another, a point for each value of an axis: latency and throughput.
 
-    One line for each combination of the other axes; points are means over seeds, bars their
-    intervals.
+    One line for each combination of the other axes, open at its first value; points are means over
+    the seeds that have both, bars their intervals.
 
     Parameters
     ----------
@@ -89,11 +90,12 @@ def plot_tradeoff(
             f"tradeoff: {x} and {y} have {len(names)} and {len(pairs[1])} lines, at most "
             f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
+    lines = [_paired(across, up) for (_, across), (_, up) in zip(*pairs, strict=True)]
     with style.drawing():
-        told = means_text((values for lines in pairs for _, values in lines), confidence)
+        told = means_text((across for across, _ in lines), confidence)
         below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
         panel = one_panel(ax, ds, HEIGHT + below)
-        for i, ((_, across), (_, up)) in enumerate(zip(*pairs, strict=True)):
+        for i, (across, up) in enumerate(lines):
             _draw(panel, across, up, i, confidence, resamples)
         begin_at_zero(panel, "x", [arrays[0].values])
         begin_at_zero(panel, "y", [arrays[1].values])
@@ -106,6 +108,12 @@ def plot_tradeoff(
     return figure_of(panel)
 
 
+def _paired(across: Floats, up: Floats) -> tuple[Floats, Floats]:
+    """Return two measures of those cells that have both: a point is of the same seeds."""
+    both = ~(np.isnan(across) | np.isnan(up))
+    return np.where(both, across, np.nan), np.where(both, up, np.nan)
+
+
 def _draw(
     panel: Axes, across: Floats, up: Floats, index: int, confidence: float, resamples: int
 ) -> None:
@@ -116,6 +124,7 @@ def _draw(
     )
     colour = style.colour(index)
     panel.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
+    panel.plot(x[:1], y[:1], color=colour, marker="o", ms=3, markerfacecolor=current().theme.paper)
     bars: dict[str, Any] = {"color": colour, "alpha": 0.6, "linewidth": 1.0}
     panel.hlines(y, x_low, x_high, **bars)
     panel.vlines(x, y_low, y_high, **bars)
@@ -124,7 +133,7 @@ def _draw(
 def _label(panel: Axes, x: xr.DataArray, y: xr.DataArray, axis: xr.DataArray, told: str) -> None:
     """Name both measures, what the points are of, and what is `told` of their means."""
     low, high = number(float(axis.values[0])), number(float(axis.values[-1]))
-    points = f"points: {style.axis_label(axis)} {low} to {high}"
+    points = f"points: {style.axis_label(axis)} {low} (open) to {high}"
     panel.set_xlabel(f"{style.axis_label(x)}\n{points}{told}")
     panel.set_title(style.axis_label(y), loc="left", fontsize=7.5)
     panel.grid(color=style.GRID, linewidth=0.6)
