@@ -790,3 +790,27 @@ def test_objectives_of_another_type_are_answered_with_their_form(refused, new, p
     old = '["ttft_p99_ms:min", "throughput_rps:max"]'
     form = "; as ['ttft_p99_ms:min', 'throughput_rps:max']"
     assert refused(old, new) == f"h8.toml:27: pareto.objectives{place}: {told}{form}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "policy=[a, b]",
+            r"""--set policy: \[a, b\] is not TOML; .*: 'policy=\["a", "b"\]' keeps them""",
+        ),
+        (
+            "workload.prompt={dist=constant}",
+            r"--set workload.prompt: .*'workload.prompt=\{ name = \"a\" \}'",
+        ),
+    ],
+)
+def test_a_list_whose_quotes_the_shell_took_away_is_told_so(text, told):
+    """Its brackets were part of a name: "unknown policy '[a, b]'"."""
+    with pytest.raises(InputError, match=told):
+        compose.parse_override(text)
+    key, kept = compose.parse_override(
+        text.replace("[a, b]", '"[a, b]"').replace("{dist=constant}", "'{x}'")
+    )
+    assert key == text.partition("=")[0]
+    assert kept in ("[a, b]", "{x}")

@@ -159,13 +159,18 @@ def _numbers_entries(path: KeyPath) -> bool:
     return len(path) > 1 and str(path[-1]).isdecimal() and is_list(Scenario, path[:-1])
 
 
+# Of lists and tables, by their brackets, one that a shell leaves as it is between single quotes.
+_QUOTED = {"[]": '["a", "b"]', "{}": '{ name = "a" }'}
+
+
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
     """Split ``KEY=VALUE`` of an option; a value that is not TOML is a string.
 
     Raises
     ------
     InputError
-        If there is no key or no ``=``, or the value is not to be read.
+        If there is no key or no ``=``, or the value is not to be read: a list or table that is not
+        TOML among others, as shells make it of one that stands in no quotes.
     """
     example = "cache.gpu_blocks=2000" if option == "--set" else "format=csv"
     key, equals, value = text.partition("=")
@@ -175,11 +180,18 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
     if key.count(".") > _DEEPEST or "" in key.split("."):
         raise InputError(f"{option} {cut(key)}: unknown key; expected one as in {example}")
     try:
-        return key, _toml_value(value.strip())
+        read = _toml_value(value.strip())
     except RecursionError:
         raise InputError(f"{option} {cut(key)}: the value is nested too deeply") from None
     except ValueError:
         raise InputError(f"{option} {cut(key)}: a number of thousands of digits") from None
+    quoted = _QUOTED.get(value.strip()[:1] + value.strip()[-1:])
+    if quoted and read == value.strip():
+        raise InputError(
+            f"{option} {cut(key)}: {cut(value)} is not TOML; the shell may have taken its "
+            f"quotes away: '{cut(key)}={quoted}' keeps them"
+        )
+    return key, read
 
 
 def parts_of(key: str | Iterable[str], table: Any = None) -> KeyPath:
