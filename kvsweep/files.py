@@ -40,10 +40,13 @@ def output_path(path: str | Path) -> Path:
     ------
     InputError
         If it is an address such as ``s3://bucket/x.zarr``, of which a folder ``s3:`` would be made,
-        it begins with a ``~`` that no shell has replaced, it lies in a store, or no system call
-        takes it: too long a name, a loop of links, a zero byte.
+        it is ``-``, which other tools take for standard output, it begins with a ``~`` that no
+        shell has replaced, it lies in a store, or no system call takes it: too long a name, a loop
+        of links, a zero byte.
     """
     text = os.fspath(path)
+    if text == "-":
+        raise InputError("-: a file '-' would be made; standard output is '/dev/stdout'")
     if _ADDRESS.match(text):
         raise InputError(
             f"{_shown(text)}: an address, not a path; only files and folders of this machine are "

@@ -537,3 +537,19 @@ def test_a_run_says_how_many_models_it_does_not_tell(run, tmp_path):
     told = [line for line in err.splitlines() if line.startswith("model: ")]
     assert len(told) == 7
     assert told[-1] == "model: and 6 more combinations of what it depends on"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("grid", "small.toml", "--out", "-"),
+        ("replay", "t.json", "--requests", "-"),
+        ("from-vllm", "-o", "-", "vllm", "serve", "qwen3-8b"),
+    ],
+)
+def test_no_file_of_the_name_of_standard_output_is_made(run, file, tmp_path, arguments):
+    """Other tools write there; `rm -` then removes nothing."""
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.endswith("-: a file '-' would be made; standard output is '/dev/stdout'\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
