@@ -55,6 +55,8 @@ _JOINED = re.compile(r"(?<=[ \t])[`^][ \t]*\r?\n")
 # for GPU in 0 1 2; do vllm serve ... &
 _LOOP = re.compile(r"(?:^|[\n;&|])[ \t]*for[ \t]+\w+[ \t]+in\b")
 _LOOPED = re.compile(r"vllm\s+serve\s|vllm\.entrypoints\.|/vllm-openai")
+# docker service create --replicas 3 ... IMAGE ...
+_SWARM = re.compile(r"\bdocker\s+service\s+create\s[^\n;&|]*?--replicas[=\s]+([1-9]\d{0,5})\s")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -158,6 +160,19 @@ def is_in_a_loop(text: str) -> bool:
     parts = re.split(r"\bdone\b", _OPAQUE.sub(_uncommented, text))
     begins = ((part, _LOOP.search(part)) for part in parts)
     return any(found and _LOOPED.search(part, found.end()) for part, found in begins)
+
+
+def swarm_of(words: Sequence[str]) -> int | None:
+    """Return how many servers a service of Docker's swarm has; None if it does not say so.
+
+    Examples
+    --------
+    >>> swarm_of(["docker service create --replicas 3 vllm/vllm-openai --model m"])
+    3
+    """
+    text = _OPAQUE.sub(_uncommented, " ".join(words)).replace("\\\n", " ")
+    found = _SWARM.search(text)
+    return int(found[1]) if found else None
 
 
 def starts_server(words: Sequence[str], where: str) -> bool:

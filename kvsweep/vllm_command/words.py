@@ -17,7 +17,14 @@ from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.release import Release
-from kvsweep.vllm_command.shell import VARIABLE, Started, is_in_a_loop, server_of, unmarked
+from kvsweep.vllm_command.shell import (
+    VARIABLE,
+    Started,
+    is_in_a_loop,
+    server_of,
+    swarm_of,
+    unmarked,
+)
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
@@ -100,6 +107,7 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
+    found.replicas, found.replicated_by = swarm_of(words), "--replicas"
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _pairs(_with_config(started, where), where):
         if name is not None and "." in name:

@@ -493,3 +493,20 @@ def test_lines_may_be_joined_as_by_the_shells_of_windows():
 )
 def test_a_loop_that_starts_servers_is_told(text, looped):
     assert any("a loop starts it" in note for note in read_command([text]).notes) == looped
+
+
+@pytest.mark.parametrize(
+    ("options", "replicas"),
+    [
+        ("--name llm --replicas 3 \\\n  --generic-resource gpu=1", 3),
+        ("--replicas=2", 2),
+        ("--name llm", None),
+    ],
+)
+def test_a_service_of_a_swarm_has_as_many_servers_as_replicas(options, replicas):
+    """One was simulated, which had the load of all."""
+    text = f"docker service create {options} vllm/vllm-openai:v0.33.0 --model Qwen/Qwen3-8B\n"
+    assert read_command([text]).replicas == replicas
+    assert read_command(text.replace("\\\n", "").split()).replicas == replicas
+    other = text.replace("docker service create", "docker run") + "# docker service create"
+    assert read_command([other.replace("--replicas", "--label")]).replicas is None
