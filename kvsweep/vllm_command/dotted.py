@@ -10,6 +10,8 @@ from kvsweep.errors import InputError, clip
 from kvsweep.vllm_command.options import Option, find_option
 from kvsweep.vllm_command.suffixes import with_suffix
 
+_DEEPEST = 100  # parts of a name
+
 Parts = dict[str, dict[str, Any]]
 """Tables, by the names of their options as they are written."""
 
@@ -42,9 +44,11 @@ def add_part(parts: Parts, name: str, value: str | None, where: str) -> None:
     for part in (last.removesuffix("+"), *reversed(path[:-1])):
         inner = {part: inner}
     try:
+        if len(path) > _DEEPEST:  # which Pythons can follow further than others
+            raise RecursionError
         _update(parts.setdefault(head.replace("_", "-"), {}), inner)
     except RecursionError:
-        raise InputError(f"{where}: {clip(name)}: nested too deeply") from None
+        raise InputError(f"{where}: {option.name}: nested too deeply") from None
 
 
 def _part(value: str) -> Any:
