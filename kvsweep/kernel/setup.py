@@ -119,7 +119,17 @@ def begin_lane(inp, ws, lane, tally):
 
 
 @leaf
-def _how_it_ended(lane, inst, blocks, kept):
+def _waiting(ws, lane, inst, kept):
+    """Return how many wait at an instance, or, if it has kept blocks, to pull them at others."""
+    waiting = inst["waiting"] + inst["held"]
+    if lane["disaggregated"] and kept > 0:
+        for index in range(lane["instances"]):
+            waiting += ws.instances[index]["waiting"] + ws.instances[index]["held"]
+    return waiting
+
+
+@leaf
+def _how_it_ended(ws, lane, inst, blocks, kept):
     """Return the code of Lane of an instance with so many blocks that nothing stopped.
 
     All blocks free, and all ids with a key in the LRU list: every reference count is zero.
@@ -132,7 +142,7 @@ def _how_it_ended(lane, inst, blocks, kept):
     status = LaneStatus.OK
     if inst["load"] != 0 and late:
         status = LaneStatus.TIME_LIMIT
-    elif lane["explicit"] and inst["waiting"] + inst["held"] > 0:
+    elif lane["explicit"] and _waiting(ws, lane, inst, kept) > 0:
         # With drafts beside windows a head may ask for more than the pool that it was let in for;
         # and who recomputes what failed to come may lack blocks that others like it hold (R14.12).
         status = LaneStatus.STEP_LIMIT
@@ -173,7 +183,7 @@ def end_lane(inp, ws, out, lane, tally, number):
             blocks = ws.own[index]["gpu_blocks"]
             kept = end_explicit(ws, inst, tally)
         if tally["status"] == LaneStatus.OK:
-            tally["status"] = _how_it_ended(lane, inst, blocks, kept)
+            tally["status"] = _how_it_ended(ws, lane, inst, blocks, kept)
         if lane["connects"] or lane["moves"]:
             end_offload(ws, inst, tally)
     if lane["disaggregated"]:

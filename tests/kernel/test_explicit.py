@@ -537,3 +537,12 @@ def test_who_misses_a_schedule_stays_counted():
     traces = [_short_of_blocks(random.Random(f"missed/{seed}")) for seed in range(30)]
     assert count_who_notes_fewer(traces) > 20  # their late tokens are noted together
     assert all(list(twin.differences(trace)) == [] for trace in traces[:10])
+
+
+def test_blocks_that_are_kept_for_who_waits_for_ever_are_no_bug():
+    """A head that asks for more than its pool leaves what others keep for it."""
+    single = twin.run_kernel(found.trace("kept-for-ever"))
+    assert single.status.label == "step_limit"
+    assert "can wait for ever in a small pool" in single.detail
+    with pytest.raises(naive.StepLimit):
+        naive.simulate(found.trace("kept-for-ever"))
