@@ -109,7 +109,7 @@ class Ranges:
             0 < batch.tokens <= self.max_num_batched_tokens
             and batch.decode <= self.max_num_seqs
             and batch.prefill + batch.prefill_context <= self.max_model_len
-            and batch.decode_context + 1 <= self.max_model_len
+            and (not batch.decode or 0 < batch.decode_context < self.max_model_len)
             and batch.held <= self.pool_tokens
         )
 

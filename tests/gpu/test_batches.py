@@ -82,3 +82,12 @@ def test_what_is_inside_a_window_is_that_of_the_kernel(prefill, context, decode,
     batch = Batch(prefill, context, decode, before)
     found = sum(min(place, 11) for place in range(context, context + prefill))
     assert batch.inside(12) == (decode * min(before, 11), found)
+
+
+@pytest.mark.parametrize("seqs", [256, 1024])
+def test_more_requests_than_a_cache_has_tokens_are_in_no_batch(seqs):
+    found = plan(Ranges(512, seqs, 128, 200), trials=1, rungs=6, seed=0).batches
+    decoding = [batch for batch in found if batch.decode]
+    assert decoding
+    assert all(batch.decode_context > 0 for batch in decoding)
+    assert all(batch.decode_context == 0 for batch in found if not batch.decode)
