@@ -125,6 +125,9 @@ def refuse_other(ds: xr.Dataset, stored: xr.Dataset, where: str) -> None:
             raise InputError(
                 f"{where}: is another measurement: {key} is {shown(has)}, not {shown(wanted)}{end}"
             )
+    has, wanted = stored.sizes.get("trial"), ds.sizes["trial"]
+    if has != wanted:
+        raise InputError(f"{where}: has {has} trials of each batch, not {wanted} (--trials){end}")
     names = [*(variable.name for variable in (*BATCHES, HELD_OUT, LAYERS)), "part"]
     if dict(ds.sizes) != dict(stored.sizes) or any(
         not np.array_equal(ds[name].values.astype(str), stored[name].values.astype(str))

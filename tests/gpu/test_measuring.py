@@ -115,8 +115,12 @@ def test_a_measurement_of_before_is_given_what_follows_from_its_model():
 def test_a_measurement_of_other_batches_is_not_gone_on_with():
     stored = measure_steps(FakeSteps(), PLAN)
     longer = plan(PLAN.ranges, trials=3, rungs=3, seed=0)
-    with pytest.raises(InputError, match="other batches"):
+    told = r"x\.zarr: has 2 trials of each batch, not 3 \(--trials\); --overwrite replaces it"
+    with pytest.raises(InputError, match=told):
         measure_steps(FakeSteps(), longer, stored=stored, where="x.zarr")
+    finer = plan(PLAN.ranges, trials=2, rungs=4, seed=0)
+    with pytest.raises(InputError, match="other batches"):
+        measure_steps(FakeSteps(), finer, stored=stored, where="x.zarr")
 
 
 def test_what_cannot_be_stored_is_known_before_the_first_timing():
