@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvsweep.errors import InputError
-from kvsweep.gpu.batches import Ranges
+from kvsweep.gpu.batches import SHORTEST_REQUEST, Ranges
 from kvsweep.gpu.counts import KV_BYTES
 from kvsweep.gpu.machine import Machine
 from kvsweep.gpu.shard import Shard
@@ -73,9 +73,11 @@ def usual_ranges(
         found = {**vars(OF_PROCESSOR), "max_model_len": min(longest, OF_PROCESSOR.max_model_len)}
     if quick:
         found = {key: min(value, getattr(QUICK, key)) for key, value in found.items()}
-    if "pool_tokens" not in given:  # the longest request must fit
-        _check_fits(given.get("max_model_len", 0), found["pool_tokens"])
-        found["max_model_len"] = min(found["max_model_len"], found["pool_tokens"])
+    pool = {**found, **given}["pool_tokens"]
+    if "pool_tokens" not in given:
+        _check_fits(given.get("max_model_len", 0), pool)
+    # The longest request must fit; a pool that is too small for any is told as such.
+    found["max_model_len"] = min(found["max_model_len"], max(pool, SHORTEST_REQUEST))
     return Ranges(**{**found, **given})
 
 

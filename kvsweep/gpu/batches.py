@@ -14,6 +14,9 @@ from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_SEQS, MAX_TOKENS
 SHORTEST = 16
 """Tokens of the shortest chunk of a prompt, and of the shortest context of a decoding request."""
 
+SHORTEST_REQUEST = 128
+"""Tokens that the longest request has at least, for lengths to be told apart."""
+
 
 class Batch(NamedTuple):
     """What one step computes.
@@ -97,7 +100,7 @@ class Ranges:
         for option, value, least, most in (
             ("max-num-batched-tokens", self.max_num_batched_tokens, 64, MAX_BATCHED_TOKENS),
             ("max-num-seqs", self.max_num_seqs, 2, MAX_SEQS),
-            ("max-model-len", self.max_model_len, 128, MAX_TOKENS),
+            ("max-model-len", self.max_model_len, SHORTEST_REQUEST, MAX_TOKENS),
             ("pool-tokens", self.pool_tokens, self.max_model_len, MAX_BATCHED_TOKENS),
         ):
             if not least <= value <= most:

@@ -191,3 +191,18 @@ def test_states_take_their_part_of_the_memory():
     # A pool of 2,000,000 tokens in one layer takes 7.6 GiB, 256 states 1.0, weights 1.6.
     with pytest.raises(InputError, match=r"12\.1 GiB are needed"):
         check_memory(replace(H100, free=GIB), model, laid_out, False, copies)
+
+
+def test_the_longest_request_is_no_longer_than_a_pool_that_is_given():
+    """A remedy where memory does not suffice is less `--pool-tokens`, which was refused."""
+    dense, processor = shard("llama-3.1-8b"), replace(H100, device=SimpleNamespace(type="cpu"))
+
+    def ranges(machine, **given):
+        return usual_ranges(dense, machine, 131072, fp8=False, quick=False, given=given)
+
+    assert ranges(H100, pool_tokens=20_000) == Ranges(8192, 1024, 20_000, 20_000)
+    assert ranges(processor, pool_tokens=1000).max_model_len == 1000
+    with pytest.raises(InputError, match="--pool-tokens: 100; allowed: 128 to"):
+        plan(ranges(processor, pool_tokens=100), trials=1, rungs=4, seed=0)
+    with pytest.raises(InputError, match="--pool-tokens: 1,000; allowed: 2,000 to"):
+        plan(ranges(processor, pool_tokens=1000, max_model_len=2000), trials=1, rungs=4, seed=0)
