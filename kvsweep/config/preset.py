@@ -140,7 +140,7 @@ class Preset(Section):
         if self.device is not None:
             beta, memory, experts, window = self.roofline(self.device)
         if self.added is not None:
-            beta, memory = self.added.to(padded(beta, BETAS), memory)
+            beta, memory = self.added.to(padded(beta, BETAS), padded_memory(memory))
         found = {"alpha": self.alpha, "beta": beta, "window": window}
         return found | ({"memory": memory, "experts": experts} if memory else {})
 

@@ -281,3 +281,16 @@ def test_folded_tables_repeat_all_that_says_the_row(linear, monkeypatch):
     assert sum(line.startswith("fit ") and "coefficient" in line for line in lines) > 1
     assert sum(line.lstrip().startswith("prefill") for line in lines) > 1
     assert all(line.split().count("after") == 2 for line in lines if "prefill" in line.split())
+
+
+@pytest.mark.parametrize("memory", ["[5000.0]", "[5000.0, 0.0, 0.0, 0.0, 0.0]"])
+def test_what_is_added_of_a_token_is_added_to_terms_that_a_preset_leaves_out(tmp_path, memory):
+    """Missing coefficients are 0: an exchange was lost where data are moved."""
+    path = tmp_path / "edited.toml"
+    path.write_text(
+        'model = "m"\nhardware = "h"\nkind = "roofline"\nsource = "s"\nfit = "f"\n'
+        f"beta = [100.0]\nmemory = {memory}\n[added]\nallreduce_token_us = 1.5\n"
+    )
+    found = load_preset(str(path), Path()).coefficients()
+    assert found["beta"] == (100.0, 1.5, 1.5, 0.0, 0.0)
+    assert found["memory"] == (5000.0, 1.5, 1.5, 0.0, 0.0)
