@@ -17,6 +17,7 @@ from kvsweep.config.served_text import exchange_text, stages_text, states_text
 from kvsweep.policies import Offload
 from kvsweep.search.instances_text import (
     attention_text,
+    block_text,
     instances_text,
     served_model,
     share_experts,
@@ -195,7 +196,8 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    for write in (attention_text, weights_text, states_text, stages_text, exchange_text):
+    told = (block_text, attention_text, weights_text, states_text, stages_text, exchange_text)
+    for write in told:
         if said := write(scenario, folder):
             yield said
     if 0 in longest_requests(scenario, folder):

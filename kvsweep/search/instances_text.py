@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.errors import InputError
 from kvsweep.search.server_model import blocks_follow, model_name, other_layers
+from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.model import Model
+from kvsweep.sizing.settings import refused_block
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
 
@@ -74,6 +76,22 @@ def attention_text(scenario: Scenario, folder: Path) -> str | None:
         f"of the command hold as many requests of {shape.limits.max_model_len:,} tokens, and fewer "
         "shorter ones"
     )
+
+
+def block_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say that no attention of vLLM's takes blocks of so many tokens; None if one does.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a sweep.
+    folder : Path
+        Where its file names start from.
+    """
+    model, asked = served_model(scenario, folder), scenario.model
+    gpu = None if asked is None or asked.gpu is None else find_gpu(asked.gpu)
+    latent = model is not None and model.is_latent
+    return refused_block(scenario.cache.block_size, latent, gpu)
 
 
 def weights_text(scenario: Scenario, folder: Path) -> str | None:

@@ -222,10 +222,14 @@ def unsupported_block(served: Served, gpu: Gpu | None) -> str | None:
     gpu : Gpu or None
         The GPU; None: one of NVIDIA's.
     """
-    any_block = gpu is not None and gpu.rocm and served.model.is_latent
-    if served.block_size % KERNEL_BLOCK == 0 or any_block:
+    return refused_block(served.block_size, served.model.is_latent, gpu)
+
+
+def refused_block(block_size: int, latent: bool, gpu: Gpu | None) -> str | None:
+    """Say the same of so many tokens a block, with attention that is MLA's or is not."""
+    if block_size % KERNEL_BLOCK == 0 or (gpu is not None and gpu.rocm and latent):
         return None
-    told = f"blocks of {KERNEL_BLOCK} tokens, or of a multiple, not of {served.block_size}"
+    told = f"blocks of {KERNEL_BLOCK} tokens, or of a multiple, not of {block_size}"
     return f"vLLM does not start: its attention takes {told}"
 
 

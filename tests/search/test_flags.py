@@ -421,3 +421,20 @@ def test_a_threshold_as_long_as_the_longest_request_is_told(tmp_path):
     text += "[engine]\nlong_prefill_token_threshold = 800\n"
     assert "--max-model-len 800 " in (command := served_by(tmp_path, text).command)
     assert "--long-prefill-token-threshold 800" in command
+
+
+@pytest.mark.parametrize(
+    ("served_model", "told"),
+    [
+        ('[latency]\nmodel = "llama-3.1-8b/h100/tp1"\n', True),
+        ('[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n', True),
+        ('[model]\npreset = "deepseek-v3"\ngpu = "h200"\ntp = 8\n', True),
+        ('[model]\npreset = "deepseek-v3"\ngpu = "mi300x"\ntp = 8\n', False),
+    ],
+)
+def test_blocks_that_no_attention_takes_are_told(tmp_path, served_model, told):
+    """`kvsweep blocks` and `from-vllm` say so; of MLA on AMD's GPUs AITER takes any."""
+    for size, wrong in ((8, told), (16, False), (32, False)):
+        text = f"{served_model}[cache]\ngpu_blocks = 9000\nblock_size = {size}\n"
+        notes = " ".join(served_by(tmp_path, text).notes)
+        assert ("its attention takes blocks of 16 tokens" in notes) == wrong
