@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kvsweep.config.coefficients import ALPHAS, padded
 from kvsweep.config.preset import Preset, load_preset, preset_names
 from kvsweep.errors import escaped
 from kvsweep.files import written
+from kvsweep.gpu.hardware_names import known_gpu
 
 CONTEXT = 3
 """Place in `Latency.beta` of the time per token of context of decoded tokens."""
@@ -23,16 +25,24 @@ DIGITS = 6
 """Significant digits of a coefficient in a preset."""
 
 
+_MANY = r"([1-9]\d{0,3})"
+_COUNT = re.compile(
+    rf"\b{_MANY} ?x |\b{_MANY} (?:devices|gpus)\b|\b(?:tensor parallel|tp) ?{_MANY}\b",
+    re.IGNORECASE,
+)
+"""How many GPUs a text tells of."""
+
+
 def peak_reference(model: str, hardware: str) -> Reference | None:
     """Return what the context of a decoded token costs at least, on hardware that is known.
 
     That is reading its keys and values at the memory's peak, by the roofline preset of the same
-    model and hardware that comes with the package; None if there is none.
+    model and hardware that comes with the package; None if there is none. Hardware may be named as
+    the preset has it, or as its driver does; without a number of GPUs it is one.
     """
     for name in preset_names():
         preset = load_preset(name, Path())
-        known = preset.model.casefold() in model.casefold()
-        known = known and preset.hardware.casefold() in hardware.casefold()
+        known = preset.model.casefold() in model.casefold() and _is_of(preset, hardware)
         if known and preset.device is not None:
             peak = {"bandwidth_efficiency": 1.0, "compute_efficiency": 1.0}
             memory = preset.roofline(preset.device.model_copy(update=peak)).memory
@@ -41,6 +51,30 @@ def peak_reference(model: str, hardware: str) -> Reference | None:
             told = f"what reading a token's keys and values takes at the peak of {preset.hardware}"
             return Reference(values, told)
     return None
+
+
+def _is_of(preset: Preset, hardware: str) -> bool:
+    """Return whether a roofline is of such hardware: of as many GPUs, of the same name or kind."""
+    if preset.device is None or preset.device.tp != _devices(hardware):
+        return False
+    if preset.hardware.casefold() in hardware.casefold():
+        return True
+    kinds = [known_gpu(text.replace(",", " ")) for text in (hardware, preset.hardware)]
+    return kinds[0] != "" and kinds[0] == kinds[1]
+
+
+def _devices(hardware: str) -> int:
+    """Return how many GPUs it is, one unless told.
+
+    Examples
+    --------
+    >>> [_devices(text) for text in ("4 x H100", "H100 SXM, 2 devices", "H100, tensor parallel 8")]
+    [4, 2, 8]
+    >>> _devices("NVIDIA H100 80GB HBM3")
+    1
+    """
+    found = _COUNT.search(hardware)
+    return int(next(filter(None, found.groups()))) if found else 1
 
 
 def rounded(value: float) -> float:

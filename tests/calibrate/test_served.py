@@ -667,3 +667,20 @@ def test_the_setting_that_a_request_is_too_long_for_is_named(run, tmp_path, engi
     path.write_text(json.dumps(json.loads(run.read_text()) | {"scenario": scenario}))
     with pytest.raises(InputError, match=message):
         calibrate_served(path, read_served(path, ()), Linear(), 0.5, {})
+
+
+def test_hardware_is_known_by_the_name_that_its_driver_has():
+    """Of data centers' cards only a preset's own words were known, "H100 SXM, one device"."""
+    byte = 2 * 8 * 128 * 2  # keys and values of a layer
+    alone = peak_reference("meta-llama/Llama-3.1-8B", "H100 SXM, one device")
+    assert alone.values[3] == pytest.approx(32 * byte / 3.35e6)
+    for name in ("NVIDIA H100 80GB HBM3", "H100", "1 x H100", "nvidia h100, one device"):
+        found = peak_reference("meta-llama/Llama-3.1-8B-Instruct", name)
+        assert (found.values[3], found.source) == (alone.values[3], alone.source)
+    four = peak_reference("Llama-3.1-70B", "NVIDIA H100 80GB HBM3, tensor parallel 4")
+    assert four.values[3] == pytest.approx(80 * byte / 4 / 3.35e6)
+    assert peak_reference("Llama-3.1-70B", "4 x H100").values[3] == four.values[3]
+    assert peak_reference("Llama-3.1-8B", "RTX 4090") is not None
+    assert peak_reference("Llama-3.1-70B", "H100") is None  # one does not hold it
+    assert peak_reference("Llama-3.1-8B", "2 x GeForce RTX 4090") is None
+    assert peak_reference("Llama-3.1-8B", "NVIDIA H100 PCIe") is None  # another memory
