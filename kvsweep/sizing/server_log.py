@@ -6,7 +6,8 @@ The lines of vLLM 0.6 to 0.33 that are read, each as its source has it:
 - ``GPU KV cache size: 410,128 tokens`` and ``Maximum concurrency for 8,192 tokens per request:
   50.06x``, one line from 0.28 on
 - ``# GPU blocks: 25633, # CPU blocks: 0``, ``# CUDA blocks: ...`` (to 0.8)
-- ``vllm cache_config_info with initialization after num_gpu_blocks is: 25633``
+- ``vllm cache_config_info with initialization after num_gpu_blocks is: 25633``, behind ``Engine
+  000: `` of each engine or ``2 Engines: `` a sum
 - ``Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512``
 - ``non-default args: {...}``, ``max_num_batched_tokens=8192``, ``kv_cache_dtype=fp8`` and ``Async
   scheduling is disabled`` for the settings
@@ -37,7 +38,10 @@ _AVAILABLE = re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB")
 _TOKENS = re.compile(rf"KV cache size: {_NUMBER} tokens")
 _CONCURRENCY = re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: (\d+\.\d+)x")
 _BLOCKS = re.compile(r"# (?:GPU|CUDA|cuda|rocm) blocks: (\d+)")
-_TOLD = re.compile(r"(?:(\d+) Engines: )?vllm cache_config_info with .* num_gpu_blocks is: (\d+)")
+_TOLD = re.compile(
+    r"(?:(\d+) Engines: |Engine (\d+): )?"
+    r"vllm cache_config_info with .* num_gpu_blocks is: (\d+)"
+)
 _OVERRIDE = re.compile(r"with num_gpu_blocks_override=(\d+)")
 _SET_BLOCK_SIZE = re.compile(r"Setting (?:kv cache|attention) block size to (\d+)")
 _ASKED_BLOCK_SIZE = re.compile(r"\bblock_size['\"]?[:=] ?(\d+)")
@@ -61,6 +65,7 @@ _ARCHITECTURE = re.compile(r"Resolved architecture: (\w+)")
 _SCRAPED = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _WRITTEN = ("log", "message", "msg", "MESSAGE")
 """Where a line of JSON has what was written: as Docker, logging formatters or journald keep it."""
+_SUMMED = "{} engines, whose blocks vLLM adds up: this is one of them"
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -188,7 +193,7 @@ def _log(path: Path, text: str) -> ServerLog:
     last = starts[-1]
     found.available = [int(float(one) * GIB) for one in _AVAILABLE.findall(last)]
     _read_tokens(found, last)
-    found.blocks, found.overridden = _logged_blocks(last), bool(_OVERRIDE.search(last))
+    _read_blocks(found, last)
     found.block_size = _last(_SET_BLOCK_SIZE, last, int)
     if found.block_size is None:
         found.block_size = _last(_ASKED_BLOCK_SIZE, _CONNECTOR.sub("", last), int)
@@ -236,14 +241,17 @@ def _last(pattern: re.Pattern[str], text: str, read: Callable[[str], T]) -> T | 
     return read(values[-1]) if values else None
 
 
-def _logged_blocks(text: str) -> int | None:
-    if told := _OVERRIDE.findall(text):
-        return int(told[-1])
-    if told := _TOLD.findall(text):
-        engines, blocks = told[-1]
-        # The front end adds up the blocks of its engines.
-        return int(blocks) // int(engines or 1)
-    return _last(_BLOCKS, text, int)
+def _read_blocks(found: ServerLog, text: str) -> None:
+    if override := _OVERRIDE.findall(text):
+        found.blocks, found.overridden = int(override[-1]), True
+    elif told := _TOLD.findall(text):
+        # The front end adds up the blocks of its engines, each of which may have a line of its own.
+        engines = int(told[-1][0] or len({index for _, index, _ in told if index}) or 1)
+        found.blocks = int(told[-1][2]) // engines
+        if engines > 1:
+            found.notes.append(_SUMMED.format(engines))
+    else:
+        found.blocks = _last(_BLOCKS, text, int)
 
 
 def _scrape(path: Path, scraped: list[str]) -> ServerLog:
@@ -264,7 +272,7 @@ def _scrape(path: Path, scraped: list[str]) -> ServerLog:
                 f"{path}: vllm:cache_config_info: num_gpu_blocks {blocks:,} is no sum of "
                 f"{engines} equal engines; give the scrape of one of them"
             )
-        found.notes.append(f"{engines} engines, whose blocks vLLM adds up: this is one of them")
+        found.notes.append(_SUMMED.format(engines))
         blocks //= engines
     found.blocks = blocks
     found.block_size = _label(path, first, "block_size")

@@ -400,3 +400,16 @@ def test_no_tokens_are_no_blocks(log):
 def test_a_server_that_had_no_memory_at_all_did_not_start(log):
     with pytest.raises(InputError, match=r"0\.00 GiB; this server had none"):
         of(log("Available KV cache memory: 0.00 GiB\n"), model="llama-3.1-8b")
+
+
+def test_lines_of_several_engines_have_the_blocks_of_all(log):
+    """Of older releases, and of later ones that debug, each has a line, and all tell the sum."""
+    told = "Engine {:03}: vllm cache_config_info with initialization after num_gpu_blocks is: {}\n"
+    size = "GPU KV cache size: 410,128 tokens\n"
+    two = log(2 * size + "".join(told.format(index, 51_266) for index in (0, 1, 0, 1)))
+    found = of(two, model="llama-3.1-8b")
+    assert (found.blocks, found.tokens) == (25_633, 410_128)
+    assert any("2 engines, whose blocks vLLM adds up" in text for text in found.warnings)
+    alone = of(log(size + told.format(1, 25_633)), model="llama-3.1-8b")
+    assert alone.blocks == 25_633
+    assert not any("adds up" in text for text in alone.warnings)
