@@ -247,11 +247,24 @@ def _read_blocks(found: ServerLog, text: str) -> None:
     elif told := _TOLD.findall(text):
         # The front end adds up the blocks of its engines, each of which may have a line of its own.
         engines = int(told[-1][0] or len({index for _, index, _ in told if index}) or 1)
-        found.blocks = int(told[-1][2]) // engines
+        found.blocks = _of_one(found, int(told[-1][2]), engines, set(_TOKENS.findall(text)))
         if engines > 1:
             found.notes.append(_SUMMED.format(engines))
     else:
         found.blocks = _last(_BLOCKS, text, int)
+
+
+def _of_one(found: ServerLog, blocks: int, engines: int, sizes: set[str]) -> int | None:
+    """Return the blocks of one engine of several; None where the tokens of the smallest tell."""
+    equal = blocks % engines == 0 and len(sizes) < 2
+    if engines == 1 or equal:
+        return blocks // engines
+    if not sizes:
+        raise InputError(
+            f"{found.path}: num_gpu_blocks {blocks:,} is no sum of {engines} equal engines; give "
+            "the log of one of them"
+        )
+    return None
 
 
 def _scrape(path: Path, scraped: list[str]) -> ServerLog:

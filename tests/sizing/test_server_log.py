@@ -413,3 +413,16 @@ def test_lines_of_several_engines_have_the_blocks_of_all(log):
     alone = of(log(size + told.format(1, 25_633)), model="llama-3.1-8b")
     assert alone.blocks == 25_633
     assert not any("adds up" in text for text in alone.warnings)
+
+
+@pytest.mark.parametrize("line", ["2 Engines: ", "Engine 000: ", ""])
+def test_of_engines_that_differ_the_smallest_is_told(log, line):
+    """Half of the sum is no engine's blocks; it was told as exact."""
+    told = "{}vllm cache_config_info with initialization after num_gpu_blocks is: 51268\n"
+    each = told.format(line) + (told.format("Engine 001: ") if "000" in line else "")
+    sizes = "GPU KV cache size: 410,160 tokens\nGPU KV cache size: 410,128 tokens\n"
+    found = of(log(sizes + each), model="llama-3.1-8b")
+    assert found.blocks == (25_633 if line else 51_268)
+    if line:
+        with pytest.raises(InputError, match=r"51,269 is no sum of 2 equal engines; give the log"):
+            of(log(each.replace("51268", "51269")))
