@@ -39,7 +39,7 @@ _TOKENS = re.compile(rf"KV cache size: {_NUMBER} tokens")
 _CONCURRENCY = re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: (\d+\.\d+)x")
 _BLOCKS = re.compile(r"# (?:GPU|CUDA|cuda|rocm) blocks: (\d+)")
 _TOLD = re.compile(
-    r"(?:(\d+) Engines: |Engine (\d+): )?"
+    r"(?:([1-9]\d*) Engines: |Engine (\d+): )?"
     r"vllm cache_config_info with .* num_gpu_blocks is: (\d+)"
 )
 _OVERRIDE = re.compile(r"with num_gpu_blocks_override=(\d+)")

@@ -426,3 +426,8 @@ def test_of_engines_that_differ_the_smallest_is_told(log, line):
     if line:
         with pytest.raises(InputError, match=r"51,269 is no sum of 2 equal engines; give the log"):
             of(log(each.replace("51268", "51269")))
+
+
+def test_no_engines_are_no_division(log):
+    told = "0 Engines: vllm cache_config_info with initialization after num_gpu_blocks is: 50\n"
+    assert of(log(told)).blocks == 50
