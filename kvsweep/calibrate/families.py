@@ -16,6 +16,7 @@ from kvsweep.config.preset import Preset
 from kvsweep.config.roofline import Device
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_STEP_US
+from kvsweep.sizing.step_terms import StepTerms
 
 Floats = NDArray[np.float64]
 
@@ -163,7 +164,8 @@ def _terms_of(start: Sequence[float]) -> Floats:
 class Roofline(Family):
     """``roofline``: the shares of two peaks that are reached.
 
-    The overhead of a step stays as given: it is hardly told apart from reading the weights.
+    The overhead of a step stays as given, as what the preset adds: it is hardly told apart from
+    reading the weights.
 
     Attributes
     ----------
@@ -199,7 +201,7 @@ class Roofline(Family):
 
     def terms(self, points: Floats) -> Terms:
         """Evaluate the roofline at each point."""
-        rows = [self.preset.roofline(self._used(point)) for point in points]
+        rows = [self._row(point) for point in points]
         experts = np.array([row.experts for row in rows])
         window = np.array([row.window for row in rows])
         return Terms(
@@ -210,10 +212,17 @@ class Roofline(Family):
         )
 
     def tables(self, point: Floats) -> dict[str, Any]:
-        """Return the shape, and the table ``device``."""
-        keys = {"shape", "shape_of"}
+        """Return the shape, what is added, and the table ``device``."""
+        keys = {"shape", "shape_of", "added"}
         shape = self.preset.model_dump(exclude_none=True, include=keys)
         return shape | {"device": self._used(point).model_dump(exclude_none=True)}
+
+    def _row(self, point: Floats) -> StepTerms:
+        row, added = self.preset.roofline(self._used(point)), self.preset.added
+        if added is None:
+            return row
+        once = added.host_overhead_us + added.allreduce_step_us
+        return row.longer(once, added.allreduce_token_us)
 
     def _used(self, point: Floats) -> Device:
         return self.device.model_copy(update=dict(zip(self.names, point.tolist(), strict=True)))

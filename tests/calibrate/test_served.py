@@ -26,6 +26,7 @@ from kvsweep.calibrate.served import read_served, with_delays
 from kvsweep.calibrate.simulated import NEVER_S, Simulator
 from kvsweep.calibrate.wording import _served_row, served_json, served_text
 from kvsweep.config import Latency, parse_scenario
+from kvsweep.config.added_terms import Added
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
@@ -684,3 +685,25 @@ def test_hardware_is_known_by_the_name_that_its_driver_has():
     assert peak_reference("Llama-3.1-70B", "H100") is None  # one does not hold it
     assert peak_reference("Llama-3.1-8B", "2 x GeForce RTX 4090") is None
     assert peak_reference("Llama-3.1-8B", "NVIDIA H100 PCIe") is None  # another memory
+
+
+def test_what_a_roofline_adds_is_fitted_with_and_kept(tmp_path):
+    """A host of 6 ms a step went into the efficiencies, and the fitted preset had none."""
+    added = Added(host_overhead_us=6000.0, allreduce_step_us=50.0, allreduce_token_us=0.5)
+    start = load_preset(ROOFLINE, Path()).model_copy(update={"added": added})
+    family = family_of(start)
+    known = np.array([[start.device.compute_efficiency, start.device.bandwidth_efficiency]])
+    terms, told = family.terms(known), start.coefficients()
+    assert terms.beta[0].tolist() == pytest.approx(told["beta"])
+    assert terms.memory[0].tolist() == pytest.approx(told["memory"])
+    truth = np.array([0.55, 0.8])
+    terms = family.terms(truth[None, :])
+    latency = {"beta": terms.beta[0].tolist(), "memory": terms.memory[0].tolist()}
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.trace(latency))))
+    found = calibrate_served(path, read_served(path, ()), family, 1, {}, start)
+    assert found.whole.point == pytest.approx(truth, rel=1e-3)
+    assert found.preset.added == added
+    write_preset(found.preset, tmp_path / "p.toml")
+    written = load_preset("p.toml", tmp_path).coefficients()
+    assert written["beta"] == pytest.approx(tuple(latency["beta"]), rel=1e-3)
