@@ -772,3 +772,16 @@ def test_a_block_of_a_hybrid_model_has_the_bytes_of_padded_layers(load):
     groups = len(scenario.cache.groups)
     layers, token = 10, 2 * 16 * 128 * 2
     assert (groups, scenario.cache.kv_bytes_per_token) == (7, 7 * layers * token)
+
+
+def test_an_exchange_that_a_preset_adds_is_not_left_out(load, tmp_path):
+    shipped = Path(kvsweep.__file__).parent / "presets" / "llama-3.1-70b" / "l40s"
+    text = (shipped / "tp8-roofline.toml").read_text()
+    latency = '[cache]\ngpu_blocks = 5000\n[latency]\nmodel = "mine.toml"\n'
+    for added, left_out in (
+        ("allreduce_token_us = 190.0", False),
+        ("host_overhead_us = 1.0", True),
+    ):
+        (tmp_path / "mine.toml").write_text(f"{text}\n[added]\n{added}\n")
+        (said,) = told(load(latency), exchange_text)
+        assert (said is not None) == left_out

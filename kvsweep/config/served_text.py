@@ -182,8 +182,10 @@ def exchange_text(scenario: Scenario, folder: Path) -> str | None:
     """Say that computed step times leave out what GPUs exchange; None if they do not."""
     latency, gpus = scenario.latency, None
     if latency.model is not None:
-        device = load_preset(latency.model, folder).device
-        if device is not None and device.tp > 1 and device.exchange is None:
+        preset = load_preset(latency.model, folder)
+        device, added = preset.device, preset.added
+        left_out = added is None or not (added.allreduce_step_us or added.allreduce_token_us)
+        if device is not None and device.tp > 1 and device.exchange is None and left_out:
             gpus = f"the {device.tp} GPUs of {latency.model}"
     elif computes_times(scenario):
         told = sized(scenario, folder)
