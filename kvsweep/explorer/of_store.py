@@ -128,16 +128,17 @@ class OfStore:
         return sorted(found, key=lambda dim: dim != self._asked.get("along"))
 
     def _measures(self) -> list[dict[str, Any]]:
-        """Describe the measures of a cell; of none is a value read."""
-        found = []
+        """Describe the measures of a cell, each once; of none is a value read."""
+        found: dict[str, dict[str, Any]] = {}
         for name, array in self._ds.data_vars.items():
             own = set(map(str, array.dims)) - {*self._dims, SEED}
             if array.dtype.kind not in "fiub" or own not in (set(), {"quantile"}):
                 continue
             names = quantile_names(str(name)) if own else [str(name)]
             label, units = array.attrs.get("long_name", name), array.attrs.get("units", "1")
-            found += [told(each, str(label), str(units)) for each in names]
-        return found
+            for each in names:  # `open_results` has views of quantiles by their own names too
+                found.setdefault(each, told(each, str(label), str(units)))
+        return list(found.values())
 
     @property
     def measure(self) -> str:

@@ -91,3 +91,10 @@ def test_a_title_does_not_turn_the_page_round(ds):
     spoofed = ds.assign_attrs(title="good\u202etxt", question="why\u2066?")
     told = hello(OfStore(spoofed, "small.zarr"))
     assert (told["title"], told["question"]) == ("good\\u202etxt", "why\\u2066?")
+
+
+def test_each_measure_is_offered_once(ds):
+    """A store that is opened has views of its quantiles, beside the quantiles themselves."""
+    assert {"ttft_ms", "ttft_p99_ms"} <= set(ds.data_vars)
+    names = [measure["name"] for measure in hello(OfStore(ds, "small.zarr"))["measures"]]
+    assert len(names) == len(set(names))
