@@ -13,6 +13,7 @@ from kvsweep.analysis.wording import counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
+from kvsweep.seeding import noted, reached
 from kvsweep.store import (
     FOLDERS,
     Delivery,
@@ -123,7 +124,8 @@ def merge(
             target.writer()
             target.accept(task, Delivery(found[task.index].part(task.index)))
         target.finish()
-    return warned(path, sweep, cells)
+    ds = warned(path, sweep, cells)
+    return ds if sweep.until is None else noted(path, ds, reached(ds, sweep.until))
 
 
 def planned(source: Source, folder: str | Path | None) -> tuple[Sweep, Plan]:

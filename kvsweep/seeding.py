@@ -161,15 +161,30 @@ def run_until(
         ds = run(sweep.with_seeds(seeds), overwrite=overwrite, extend=extend)
         found = reached(ds, asked)
         if seeds >= asked.most or not found.more_help:
-            return _noted(path, ds, found)
+            return noted(path, ds, found)
         seeds, overwrite, extend = asked.next(seeds), False, True
         if notify:
             done = f"{found.seeds:,} seeds: {found.narrow:,} of {found.cells:,} cells narrow enough"
             notify(f"{done}; on to {seeds:,}")
 
 
-def _noted(path: Where, ds: xr.Dataset, found: Reached) -> xr.Dataset:
-    """Store with the results what their seeds reached."""
+def noted(path: Where, ds: xr.Dataset, found: Reached) -> xr.Dataset:
+    """Store with the results what their seeds reached, and the warning if that is not enough.
+
+    Parameters
+    ----------
+    path : path or Address
+        The store.
+    ds : xr.Dataset
+        Its results, opened.
+    found : Reached
+        What their seeds reached.
+
+    Returns
+    -------
+    xr.Dataset
+        The results, with these attributes.
+    """
     attributes = {ATTRIBUTE: json.dumps(found.to_dict(), allow_nan=False)}
     if warning := warning_of(found):
         attributes |= stored([*warnings_of(ds), warning])

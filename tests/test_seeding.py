@@ -254,3 +254,15 @@ def test_a_cell_that_is_not_narrow_enough_never_looks_so(half, told):
     cell = {"cell": {"policy": "base"}, "mean": 100.0, "half": half, "missing": 0}
     reached = {"asked": asked, "seeds": 9, "cells": 2, "narrow": 1, "equal": 0, "open": [cell]}
     assert f"± {told} %" in seeds_text(reached).splitlines()[-1]
+
+
+@pytest.mark.parametrize("relative", ["0.9", "0.001"])
+def test_a_merge_keeps_what_was_reached(tmp_path, relative):
+    """It left it out, and with it the warning of cells that are not known well enough."""
+    ds = run(tmp_path, UNTIL.replace("least = 4", "least = 4, most = 9").replace("0.2", relative))
+    merged = kvsweep.merge(["a.zarr"], out="merged.zarr")
+    assert tree(Path("merged.zarr")) == tree(Path("a.zarr"))
+    assert told(merged) == told(ds)
+    kinds = [warning.kind for warning in kvsweep.warnings_of(merged)]
+    assert ("seeds" in kinds) == bool(told(ds)["open"])
+    assert bool(told(ds)["open"]) == (relative == "0.001")
