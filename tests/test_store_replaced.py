@@ -179,3 +179,22 @@ def test_a_store_that_is_run_anew_is_told_while_cells_are_missing(ds, path, veri
     kvsweep.run(sweep, out=path, workers=1)
     assert ds["steps"].min() > 0
     assert np.array_equal(ds["ttft_ms"].isel(quantile=0), before)
+
+
+@pytest.mark.parametrize("moment", ["damaged", "records"])
+def test_a_store_that_is_replaced_while_it_is_opened_is_not_told_to_be_damaged(
+    ds, path, monkeypatch, moment
+):
+    """Its root and its files were of two stores: "cannot reshape array", "damaged: seed/c/0"."""
+    where = {"damaged": store.metadata.Root, "records": store.checking.Shards}[moment]
+    looks = getattr(where, moment)
+
+    def replaced_before(self, *args):
+        monkeypatch.setattr(where, moment, looks)
+        replace(path, LARGER)
+        return looks(self, *args)
+
+    monkeypatch.setattr(where, moment, replaced_before)
+    with pytest.raises(InputError, match=REPLACED):
+        kvsweep.open_results(path)
+    assert kvsweep.open_results(path).sizes["seed"] == 9

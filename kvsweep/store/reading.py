@@ -21,6 +21,7 @@ from kvsweep.store.refusals import (
     is_newer,
     read_store,
     refuse_unsealed,
+    replaced,
     unreadable,
 )
 from kvsweep.store.shard_records import record_name
@@ -80,8 +81,14 @@ def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
     read_store(path)  # which refuses another
     if verify:
         refuse_unsealed(path, root, f"{MAKER} --overwrite")
-        _refuse(path, root.damaged(storage(path)))
-    return _finished(path, root, lambda: _results(path, root, verify))
+    try:
+        if verify:
+            _refuse(path, root.damaged(storage(path)))
+        return _finished(path, root, lambda: _results(path, root, verify))
+    except InputError:
+        if _is_another(path, root):  # files of two stores, which look like damage
+            raise replaced(path) from None
+        raise
 
 
 def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
@@ -158,6 +165,15 @@ def stored_attributes(path: Where) -> dict[str, Any]:
         If there is none at `path`.
     """
     return read_store(path).attributes
+
+
+def _is_another(path: Where, root: Root) -> bool:
+    """Whether a store says something else now than when its root was read."""
+    try:
+        now = read_root(path, MAKER)
+    except InputError:
+        return False
+    return now.intact and now.attributes != root.attributes
 
 
 def _results(path: Where, root: Root, verify: bool) -> xr.Dataset:
