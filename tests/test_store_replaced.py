@@ -198,3 +198,36 @@ def test_a_store_that_is_replaced_while_it_is_opened_is_not_told_to_be_damaged(
     with pytest.raises(InputError, match=REPLACED):
         kvsweep.open_results(path)
     assert kvsweep.open_results(path).sizes["seed"] == 9
+
+
+def test_a_shard_that_is_packed_between_two_looks_is_not_damaged(ds, path, monkeypatch):
+    """Its record was not there at the first look, and there at the second: "damaged"."""
+    store.update_attributes(path, {"complete": 0})
+    shards = store.checking.Shards
+    record, looked = shards.record, set()
+
+    def late(self, shard):
+        if shard in looked:
+            return record(self, shard)
+        return looked.add(shard)
+
+    monkeypatch.setattr(shards, "record", late)
+    monkeypatch.setattr(shards, "records", lambda self: dict.fromkeys(self.sharding.shards))
+    found = kvsweep.verify(path, sample=0)
+    assert (found.damaged, found.pending) == ((), 0)
+    assert (kvsweep.open_results(path)["status"] == "ok").all()
+
+
+def test_a_store_that_is_replaced_while_it_is_compared_is_not_told_to_be_damaged(
+    ds, path, monkeypatch
+):
+    record = store.checking.Shards.record
+
+    def replaced_before(self, shard):
+        monkeypatch.setattr(store.checking.Shards, "record", record)
+        replace(path)
+        return record(self, shard)
+
+    monkeypatch.setattr(store.checking.Shards, "record", replaced_before)
+    with pytest.raises(InputError, match=REPLACED):
+        kvsweep.verify(path, sample=0)

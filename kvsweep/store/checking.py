@@ -146,8 +146,11 @@ def measures(arrays: Mapping[str, Document]) -> dict[str, int]:
 def _check_shard(found: Check, shards: Shards, shard: Place) -> None:
     """Enter how it stands with the tasks of one shard."""
     record = shards.record(shard)
+    broken = record is None and shards.folder.size(record_name(shard)) is not None
+    if broken:
+        record = shards.record(shard)  # which another run may have written since
     if record is None:
-        if shards.complete or shards.folder.size(record_name(shard)) is not None:
+        if shards.complete or broken:
             found.damaged.append(record_name(shard))
             found.compared += 1
         for task, part in shards.parts(shard):

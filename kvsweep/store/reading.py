@@ -124,14 +124,17 @@ def check_store(path: Where) -> tuple[Root, Check]:
     Raises
     ------
     InputError
-        If there is no store at `path`, or it has no checksums.
+        If there is no store at `path`, it has no checksums, or it was replaced meanwhile.
     """
     root = read_root(path, MAKER)
     form = str(root.attributes.get("format"))
     if form == FORMAT_1 or is_newer(root) or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
-    return root, check(storage(path), root)
+    found = check(storage(path), root)
+    if found.files and _is_another(path, root):
+        raise replaced(path)
+    return root, found
 
 
 def refuse_damaged(path: Where) -> None:
@@ -208,14 +211,17 @@ def _wherever(path: Where) -> Where:
 
 def _lost(shards: Shards, records: Mapping[Place, Record | None]) -> Iterator[str]:
     """Yield the files of results that are not there, or have another size."""
-    unpacked = [record_name(shard) for shard, record in records.items() if record is None]
+    unpacked = {record_name(shard): shard for shard, record in records.items() if record is None}
     wanted: dict[str, int | None] = {}
     for shard, record in records.items():
         for name, file in shards.files(shard).items() if record else ():
             there = record.files.get(name) if record else None
             wanted[file] = there[0] if there else None
     sizes = shards.folder.sizes([*unpacked, *wanted])
-    yield from (name for name in unpacked if shards.complete or sizes[name] is not None)
+    for name, shard in unpacked.items():
+        # A run that fills the store may have written it between the two looks.
+        if shards.complete or (sizes[name] is not None and shards.record(shard) is None):
+            yield name
     yield from (file for file, size in wanted.items() if sizes[file] != size)
 
 
