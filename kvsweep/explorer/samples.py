@@ -124,6 +124,11 @@ class Samples:
         """Return some points with the first seeds, as a store of them would be opened.
 
         Of the variables, those of some `names`, and the status; all if not given.
+
+        Raises
+        ------
+        InputError
+            If one of them is of service levels that the scenario does not have.
         """
         import xarray as xr
 
@@ -132,8 +137,11 @@ class Samples:
         labels = np.array([status.label for status in Status])
         arrays: dict[str, Any] = {"status": (dims, labels[self.status[rows, columns]])}
         for name in self.values if names is None else names:
-            values = self.values[name]
             variable = VARIABLES[name]
+            if name not in self.values:
+                wanted = " or ".join(f"slo.{level}_ms" for level in variable.levels)
+                raise InputError(f"page: measure {name!r} needs {wanted}")
+            values = self.values[name]
             about_it = {"units": variable.units, "long_name": variable.long_name}
             arrays[name] = (dims + variable.dims, values[rows, columns], about_it)
         key = about(self.along.key)

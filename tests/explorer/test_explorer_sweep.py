@@ -438,3 +438,24 @@ def test_figures_name_scenarios_by_settings_as_a_sweep_file_has_them(key, values
     subject = SimpleNamespace(controls=lambda along: (control,))
     asked = SimpleNamespace(along="gpu_blocks", scenarios=({}, {key: values[1]}))
     assert saving._names(subject, SimpleNamespace(show=asked)) == names
+
+
+@pytest.mark.parametrize(
+    ("measure", "others", "told"),
+    [
+        ("goodput_rps", [], "'goodput_rps' needs slo.ttft_ms or slo.tpot_ms or slo.e2e_ms"),
+        ("slo_attainment", [{"slo.ttft_ms": 5.0}], "'slo_attainment' needs slo.ttft_ms or"),
+        ("slo_tpot_attainment", [], "'slo_tpot_attainment' needs slo.tpot_ms"),
+    ],
+)
+def test_measures_of_levels_that_a_scenario_lacks_are_refused_in_one_line(
+    tmp_path, capsys, measure, others, told
+):
+    """They are offered, as levels can be set on the page: it was a traceback, of a KeyError."""
+    with listening(OfSweep(make_sweep(tmp_path, H8))) as page:
+        page.ask(show(1, {}, *others, measures=["preemption_rate", measure]))
+        refused = page.until("refused", 1)[-1]["text"]
+        page.ask(show(2, {"slo.ttft_ms": 5.0}, measures=["slo_attainment"], threshold=None))
+        assert page.until("curves", 2)[-1]["measures"][0]["name"] == "slo_attainment"
+    assert refused.startswith(f"page: measure {told}")
+    assert "Traceback" not in capsys.readouterr().err
