@@ -45,13 +45,18 @@ def grid_command(sweep: Sweep, overrides: Sequence[str], along: str, seen: Seen)
     words += ["--out", store]
     lines = [shlex.join(words)]
     if seen.threshold is not None:
-        lines.append(cliff_command(store, (), along, seen))
+        lines.append(store_command(store, (), along, seen))
     return "\n".join(lines)
 
 
-def cliff_command(store: str, at: Sequence[str], along: str, seen: Seen) -> str:
-    """Return the command that tells the cliff of a store, at some values of its other axes."""
-    words = ["kvsweep", "cliff", store]
+def store_command(store: str, at: Sequence[str], along: str, seen: Seen) -> str:
+    """Return the command for a store, at some values of its other axes.
+
+    It tells the cliff or, where none is looked for, draws the curve.
+    """
+    words = ["kvsweep", "plot", store, "curve"]
+    if seen.threshold is not None:
+        words = ["kvsweep", "cliff", store]
     for text in at:
         words += ["--at", text]
     words += ["--metric", seen.measure, "--along", along]

@@ -12,7 +12,7 @@ from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
-from kvsweep.explorer.commands import cliff_command
+from kvsweep.explorer.commands import store_command
 from kvsweep.explorer.controls import AXES, Control
 from kvsweep.explorer.messages import Settings, check_settings
 from kvsweep.explorer.of_sweep import told
@@ -186,10 +186,10 @@ class OfStore:
         return StoredPart(cells, is_whole=not places, cliff=bool(self._asked))
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
-        """Return the command that tells the same cliff."""
+        """Return the command that tells the same cliff, or draws the same curve."""
         at = {control.key: control.value for control in self.controls(along)} | settings
         texts = [f"{key}={value}" for key, value in at.items()]
-        return cliff_command(self.name, texts, along, seen)
+        return store_command(self.name, texts, along, seen)
 
     def toml(self, settings: Settings, along: str) -> str:
         """Refuse: a store is made already."""

@@ -98,3 +98,14 @@ def test_each_measure_is_offered_once(ds):
     assert {"ttft_ms", "ttft_p99_ms"} <= set(ds.data_vars)
     names = [measure["name"] for measure in hello(OfStore(ds, "small.zarr"))["measures"]]
     assert len(names) == len(set(names))
+
+
+def test_the_command_draws_the_same_curve_where_no_cliff_is_looked_for(ds):
+    """`kvsweep cliff` without a threshold takes that of the sweep, or is refused."""
+    with listening(OfStore(ds, "small.zarr")) as page:
+        page.ask(show(1, threshold=None))
+        page.until("curves", 1)
+        page.ask(save("command"))
+        command = page.until("saved", 0)[-1]["text"]
+    at = "--at policy=round-robin --metric preemption_rate --along gpu_blocks"
+    assert command == f"kvsweep plot small.zarr curve {at}"
