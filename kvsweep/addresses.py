@@ -13,7 +13,7 @@ from kvsweep.errors import InputError
 from kvsweep.files import is_special, output_path
 
 # pathlib keeps one slash of two. One letter is a drive of Windows.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):/+(.*)", re.DOTALL)
 _LOCAL = ("file", "local")
 # Further names of a protocol, by which an address leads to the same store.
 _ALIASES = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}

@@ -567,3 +567,20 @@ def test_a_store_by_another_name_of_its_protocol_is_the_same(names):
     assert overlap(first.with_name("a.zarr/b.zarr"), other)
     assert not overlap(first, other.with_name("b.zarr"))
     assert not is_same(first, Path("a.zarr"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("zip://data/a.zip", "^zip://data/a.zip: zip is no place .*; unpack it, and name a folder"),
+        ("dir://box/a.zarr", "^dir://box/a.zarr: dir is no place that a store can be in; name a"),
+        ("filecache://box/a.zarr", "^filecache://box/a.zarr: filecache is no place"),
+        ("s_3://box/a.zarr", "^s_3://box/a.zarr: no protocol 's_3'"),
+    ],
+)
+def test_what_no_store_can_be_in_is_told_and_makes_no_folder(sweep, given, message):
+    before = sorted(Path().iterdir())
+    for use in (lambda: run(sweep, given), lambda: kvsweep.open_results(given)):
+        with pytest.raises(InputError, match=message):
+            use()
+    assert sorted(Path().iterdir()) == before

@@ -13,6 +13,10 @@ from kvsweep.errors import InputError, did_you_mean
 # What to install for a protocol, where that is not in the extra `remote`.
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs")
 _S3 = ("s3", "s3a")
+# Within another file or folder, or before one: fsspec wants to be told of which, and says so oddly.
+_ARCHIVES = ("zip", "tar", "libarchive")
+_CACHES = ("cached", "simplecache", "filecache", "blockcache")
+_NO_PLACES = frozenset((*_ARCHIVES, *_CACHES, "dir", "reference", "generic", "async_wrapper"))
 # Of these types may be a bug of ours, or of a library: messages name the type, and the error is the
 # cause of what is raised.
 _BUGS = (TypeError, AttributeError)
@@ -66,6 +70,10 @@ def filesystem(address: Address) -> tuple[Any, str]:
         raise _refusal(address, f"no protocol {protocol!r}; such as {', '.join(known)}{hint}")
     if protocol in ("http", "https"):
         raise _refusal(address, f"nothing is written or listed by {protocol}; copy it first")
+    if protocol in _NO_PLACES:
+        first = "unpack it, and " if protocol in _ARCHIVES else ""
+        how = f"{first}name a folder, or an address such as s3://bucket/h8.zarr"
+        raise _refusal(address, f"{protocol} is no place that a store can be in; {how}")
     try:
         # s3fs asks for the size of an object before it fetches it, to do so in pieces: twice the
         # requests, for files of a few MB at most.
