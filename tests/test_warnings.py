@@ -592,3 +592,25 @@ def test_a_cache_of_windows_that_keeps_all_is_told_where_prefixes_are_hit(warned
         kept = f"{windows}\nprefix_cache_retention_interval = {interval}"
         assert "all-kept" not in warned(workload=rounds, cache=kept)
     assert "all-kept" not in warned(cache=windows)  # nothing is hit
+
+
+@pytest.mark.parametrize(
+    ("axes", "sweep", "told"),
+    [
+        ({}, {"grid": {}}, 3),
+        ({}, {"grid": {}, "scenario": {"workload": {"warmup": 250}}}, 0),
+        ({"warmup": [250, 0]}, {"grid": {"workload.warmup": [250, 0]}}, 3),
+        (
+            {"policy": ["b", "a"]},
+            {"grid": {"policy": ["a", "b"]}, "policies": {"b": {"workload.warmup": 250}}},
+            3,
+        ),
+    ],
+)
+def test_the_warmup_of_a_stores_sweep_counts(axes, sweep, told):
+    """`kvsweep cliff STORE` asked for a warmup that the sweep had, and `kvsweep grid` did not."""
+    ds = few_for_their_rate(24.0).expand_dims(axes).assign_attrs(sweep=json.dumps(sweep))
+    found = filling(cells_of(ds, cliff=True))
+    assert (found.cells if found else 0) == told
+    assert found is None or found.worst.get("warmup", 0) == 0
+    assert found is None or found.worst.get("policy", "a") == "a"

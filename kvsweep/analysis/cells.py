@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.settings import values_of
+from kvsweep.config.axes import POLICY
 from kvsweep.metrics import VARIABLES
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from kvsweep.workload.requests import Requests
 
 SEED = "seed"
+WARMUP = "workload.warmup"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Cells:
         Counts the instances of each cell, where the scenarios are not known.
     sized : bool
         Whether it is the answer to what a server keeps, or takes.
+    count_warmups : callable -> int64 (grid), optional
+        Counts the requests of each cell that are not measured, where the scenarios are not known.
     """
 
     axes: Mapping[str, Sequence[Any]]
@@ -61,6 +66,15 @@ class Cells:
     requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
     count_instances: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False)
     sized: bool = False
+    count_warmups: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False)
+
+    @property
+    def warmups(self) -> NDArray[np.int64]:
+        """Requests of each cell that are not measured, 0 where nobody tells; (grid)."""
+        found = self.settings(lambda scenario: scenario.workload.warmup if scenario.workload else 0)
+        if found is None and self.count_warmups is not None:
+            return self.count_warmups()
+        return np.zeros(self.ok.shape, np.int64) if found is None else found.astype(np.int64)
 
     @cached_property
     def instances(self) -> NDArray[np.int64]:
@@ -130,7 +144,8 @@ def cells_of(
     names = [n for n in VARIABLES if n in ds and ds[n].dtype.kind in "fi"]
     names = [n for n in names if "request" not in ds[n].dims]
     statuses, count = partial(variables.count_statuses, ds), partial(_instances, ds, ok)
-    return Cells(axes, ok.values, statuses, read, names, cliff, scenarios, requests, count)
+    found = Cells(axes, ok.values, statuses, read, names, cliff, scenarios, requests, count)
+    return replace(found, count_warmups=partial(_warmups, ds, ok))
 
 
 def _variable(ds: xr.Dataset, name: str, ok: xr.DataArray) -> NDArray[np.float64]:
@@ -155,3 +170,15 @@ def _instances(ds: xr.Dataset, ok: xr.DataArray) -> NDArray[np.int64]:
     for place, values in variables.in_parts(peaks, ok.dims):
         found[place] = (values >= 0).sum(axis=-1)
     return np.where(ok.values, found, 0)
+
+
+def _warmups(ds: xr.Dataset, ok: xr.DataArray) -> NDArray[np.int64]:
+    """Count the requests of each cell that are not measured, as the sweep of a store has it."""
+    values = values_of(ds, WARMUP)
+    if isinstance(values, list):
+        counts = np.array([value or 0 for value in values], np.int64)
+        if POLICY not in ok.dims:  # one policy, or nobody knows which: that all have
+            return np.full(ok.shape, counts.min(), np.int64)
+        values = ok[POLICY].copy(data=counts)
+    spread = values.broadcast_like(ok).transpose(*ok.dims)
+    return spread.values.astype(np.int64)

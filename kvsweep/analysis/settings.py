@@ -63,6 +63,14 @@ def varied(ds: xr.Dataset) -> Iterator[str]:
             yield key
 
 
+def values_of(ds: xr.Dataset, key: str) -> xr.DataArray | list[Any]:
+    """Return the values of a key of all cells: along its axis, or one of each of `policies_of`."""
+    name = _name(ds, key) if key in axis_keys(sweep_of(ds)) else None
+    if name is not None:
+        return ds[name]
+    return [settings(ds, policy).get(key) for policy in policies_of(ds)]
+
+
 def _of_policy(ds: xr.Dataset, sweep: dict[str, Any], policy: str | None) -> dict[str, Any]:
     """Return the scenario of a policy by dotted key, without axes: that of the first, changed."""
     found = dict(leaves(sweep.get("scenario", {})))

@@ -117,6 +117,5 @@ def filling(cells: Cells) -> ResultWarning | None:
 
 def _before_measured(cells: Cells, span: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the seconds of a steady rate before the first measured request; (grid)."""
-    found = cells.settings(lambda scenario: scenario.workload.warmup if scenario.workload else 0)
-    left_out = np.zeros(span.shape) if found is None else found.astype(np.float64)
+    left_out = cells.warmups.astype(np.float64)
     return span * left_out / np.maximum(left_out + cells.number("injected"), 1)
