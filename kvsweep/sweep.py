@@ -12,7 +12,7 @@ from kvsweep import simulate
 from kvsweep.addresses import Where, store_place
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
-from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.analysis.warnings import UNEQUAL_MEMORY, find_warnings, stored
 from kvsweep.analysis.wording import counted
 from kvsweep.arguments import checked
 from kvsweep.config import Sweep
@@ -266,7 +266,7 @@ def warned(path: Where, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
     found = find_warnings(cells_of_sweep(open_results(str(path)), sweep, cells))
     if text := memory_varies(sweep):
-        found.append(ResultWarning("unequal-memory", text, cells.cells, cells.cells, {}))
+        found.append(ResultWarning(UNEQUAL_MEMORY, text, cells.cells, cells.cells, {}))
     update_attributes(path, stored(found))
     # Anew, as a dataset keeps what was read of it: 180 MB of a million cells.
     return open_results(str(path))

@@ -14,7 +14,7 @@ import kvsweep
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.room import room_text
 from kvsweep.analysis.steadiness import BY_CHANCE, GROWTH, WHILE_FILLING, filling
-from kvsweep.analysis.warnings import find_warnings, warnings_of
+from kvsweep.analysis.warnings import find_warnings, warnings_in, warnings_of
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.simulate.backlog import queue_growth
@@ -614,3 +614,20 @@ def test_the_warmup_of_a_stores_sweep_counts(axes, sweep, told):
     assert (found.cells if found else 0) == told
     assert found is None or found.worst.get("warmup", 0) == 0
     assert found is None or found.worst.get("policy", "a") == "a"
+
+
+def test_unequal_memory_is_told_of_the_cells_that_are_looked_at(tmp_path):
+    """`kvsweep cliff` and `effects` compared block sizes without the warning that `show` has."""
+    grid = '"cache.block_size" = [8, 16]\n"cache.gpu_blocks" = [100, 200]\nseed = { count = 2 }'
+    ds = kvsweep.run(make_sweep(tmp_path, text(grid=grid, cache="")), out=tmp_path / "a.zarr")
+    kinds = [
+        [warning.kind for warning in warnings_in(part) if warning.kind == "unequal-memory"]
+        for part in (ds, ds.sel(gpu_blocks=200), ds.sel(block_size=8), ds.sel(block_size=[16]))
+    ]
+    assert kinds == [["unequal-memory"], ["unequal-memory"], [], []]
+    policies = "[policies.a]\ncache.block_size = 8\n[policies.b]\ncache.block_size = 16\n"
+    grid = 'policy = ["b", "a"]\n"cache.gpu_blocks" = [100, 200]\nseed = { count = 2 }'
+    sweep = make_sweep(tmp_path, text(cache="", grid=f"{grid}\n{policies}"))
+    ds = kvsweep.run(sweep, out=tmp_path / "b.zarr")
+    for part, told in ((ds, 1), (ds.sel(policy="a"), 0), (ds.sel(policy=["b"]), 0)):
+        assert sum(warning.kind == "unequal-memory" for warning in warnings_in(part)) == told

@@ -25,10 +25,12 @@ from kvsweep.analysis.losses import (
 )
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.router_memory import short_memory
+from kvsweep.analysis.settings import values_of
 from kvsweep.analysis.steadiness import burst, filling, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
+from kvsweep.config.memory import BLOCK_SIZE
 from kvsweep.config.pools import BOTH_ROLES, pools_of
 from kvsweep.errors import InputError
 
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 ATTRIBUTE = "warnings"
 """Attribute of a store: its warnings, a JSON list of `ResultWarning` as objects."""
+
+UNEQUAL_MEMORY = "unequal-memory"
+"""Kind of the warning of block sizes that are compared with as many blocks each."""
 
 # Completed requests per instance from which on their balance means something.
 ENOUGH = 10
@@ -156,7 +161,22 @@ def warnings_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
     cliff : bool
         Whether a cliff is told of them.
     """
-    return find_warnings(cells_of(ds, cliff=cliff))
+    return [*find_warnings(cells_of(ds, cliff=cliff)), *_of_block_sizes(ds)]
+
+
+def _of_block_sizes(ds: xr.Dataset) -> list[ResultWarning]:
+    """Return what is stored of block sizes that are compared, if cells of `ds` differ in theirs.
+
+    It is of the sweep, whose scenarios are not known here.
+    """
+    kept = [each for each in _known(ds) if each.kind == UNEQUAL_MEMORY]
+    sizes = set(np.asarray(values_of(ds, BLOCK_SIZE)).ravel().tolist()) if kept else ()
+    return kept if len(sizes) > 1 else []
+
+
+def _known(ds: xr.Dataset) -> list[ResultWarning]:
+    """Return the warnings that are stored with a sweep."""
+    return [ResultWarning(**entry) for entry in json.loads(ds.attrs.get(ATTRIBUTE, "[]"))]
 
 
 @checked
@@ -188,7 +208,7 @@ def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     if "status" not in ds or "request" in ds["status"].dims:
         raise InputError("warnings_of: needs the results of a sweep")
     if ATTRIBUTE in ds.attrs:
-        return [ResultWarning(**entry) for entry in json.loads(ds.attrs[ATTRIBUTE])]
+        return _known(ds)
     return find_warnings(cells_of(ds))
 
 
