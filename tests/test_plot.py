@@ -1507,3 +1507,21 @@ def test_lines_of_throughput_join_its_medians():
     for condition, line in zip(("hit", "miss"), lines, strict=True):
         medians = [size.throughput_tok_s[condition].median for size in cost.sizes]
         assert line == pytest.approx(medians)
+
+
+def test_names_that_would_turn_the_text_round_are_escaped_in_figures():
+    """U+202E in a policy's name drew "below 300" as "003 woleb"."""
+    ds = h8(3).isel(gpu_blocks=slice(0, None, 12))
+    ds = ds.assign_coords(policy=["a", "b\u202eevil"])
+    part = ds.isel(gpu_blocks=[0, 2])
+    figures = [
+        plot.plot_cliff(ds, find_cliff(ds)),
+        plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy"),
+        plot.plot_bars(part, "preemption_rate", "policy"),
+        plot.plot_effects(part, factorial_effects(part, "preemption_rate")),
+    ]
+    for figure in figures:
+        told = " ".join(text.get_text() for text in figure.findobj(Text))
+        assert "b\\u202eevil" in told
+        assert "\u202e" not in told

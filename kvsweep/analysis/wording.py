@@ -11,6 +11,7 @@ from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.effect_records import Effect, Effects
 from kvsweep.analysis.statistics import Interval
+from kvsweep.errors import escaped
 
 MISSING = "-"
 
@@ -133,14 +134,14 @@ def label(labels: dict[str, Any]) -> str:
     Switches are named as a sweep file has them, ``enable_prefix_caching true``.
     """
     parts = [
-        value if isinstance(value, str) else f"{name} {level(value)}"
+        level(value) if isinstance(value, str) else f"{name} {level(value)}"
         for name, value in labels.items()
     ]
     return ", ".join(parts)
 
 
 def level(value: Any) -> str:
-    """Write one level of a factor: names as they are, numbers as `number` does.
+    """Write one level of a factor: names as they are, but for what turns text; numbers as `number`.
 
     An axis that ``ds.stack`` has made of several has a value of each.
     """
@@ -148,7 +149,7 @@ def level(value: Any) -> str:
         return ", ".join(map(level, value))
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
-    return value if isinstance(value, str) else number(float(value))
+    return escaped(value) if isinstance(value, str) else number(float(value))
 
 
 def effect_name(effect: Effect) -> str:
