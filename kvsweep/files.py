@@ -90,6 +90,10 @@ def unwritable(path: object, error: Exception, more: str = "") -> InputError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     if isinstance(error, FileExistsError) and error.filename not in (None, str(path)):
         reason = f"{_shown(str(error.filename))} is a file, not a folder"
+    if isinstance(error, IsADirectoryError):
+        there = error.filename2 or error.filename
+        if there not in (None, str(path)):
+            reason = f"{_shown(str(there))} is a folder, not a file; delete it"
     return InputError(f"{_shown(str(path))}: cannot be written: {reason}{more}")
 
 

@@ -237,3 +237,19 @@ def test_a_file_that_may_not_be_read_is_no_damage(whole, monkeypatch, name):
     with pytest.raises(InputError, match=told):
         kvsweep.run(sweep, out=path, workers=1)
     assert tree(path) == before
+
+
+@pytest.mark.parametrize("name", ["steps/zarr.json", "steps/c/0/0/0"])
+def test_a_folder_in_the_place_of_a_file_is_named(whole, name):
+    """It was "a.zarr: cannot be written: Is a directory"."""
+    sweep, path, _ = whole
+    file = path / name
+    before = file.read_bytes()
+    file.unlink()
+    file.mkdir()
+    told = rf"a\.zarr: cannot be written: .*/a\.zarr/{name} is a folder, not a file; delete it"
+    with pytest.raises(InputError, match=told):
+        kvsweep.run(sweep, out=path, workers=1)
+    file.rmdir()
+    kvsweep.run(sweep, out=path, workers=1)
+    assert file.read_bytes() == before
