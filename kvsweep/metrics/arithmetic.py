@@ -34,10 +34,12 @@ def summarize_latency(times_us: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any
 
 
 def mean_latency(sums_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return milliseconds from sums of microseconds; NaN where there are none."""
-    with np.errstate(invalid="ignore"):
-        means: NDArray[np.float64] = sums_us / counts / 1000
-    return means
+    """Return milliseconds from sums of microseconds; NaN where there are none.
+
+    NumPy's own 0 / 0 has a sign or none, as there are more cells or fewer, and stores are compared
+    to the byte.
+    """
+    return ratio(sums_us, counts) / 1000
 
 
 def latency_quantiles(ordered_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:

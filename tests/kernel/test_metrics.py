@@ -118,3 +118,12 @@ def test_suffixes_name_the_unit(suffix, units):
 def test_nothing_in_no_time_is_a_rate_of_zero():
     got = metrics.per_second(np.array([0, 0, 3, 3]), np.array([0, 2_000_000, 2_000_000, 0]))
     np.testing.assert_array_equal(got, [0.0, 0.0, 1.5, np.nan])
+
+
+@pytest.mark.parametrize("cells", [1, 2, 7, 64])
+def test_means_of_nothing_have_the_same_bits_however_many_cells_there_are(cells):
+    """An extended store had other bytes than that of one run: NaN with a sign, and without."""
+    nothing = np.zeros(cells, np.int64)
+    means = metrics.mean_latency(nothing, nothing)
+    assert means.tobytes() == np.full(cells, np.nan).tobytes()
+    assert metrics.mean_latency(nothing + 3000, nothing + 2).tolist() == [1.5] * cells
