@@ -66,6 +66,7 @@ NO_VALUE = "no value"
 """Why a cell has no number whose status does not say so."""
 
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
+_OF = "quantile of "  # in the meaning of a variable, of all its quantiles
 
 
 def better(name: str) -> str:
@@ -350,7 +351,7 @@ def _told_as(own: xr.DataArray, quantile: xr.DataArray | None) -> xr.DataArray:
 
     Its units are its own: somebody may have assigned it in others.
     """
-    if quantile is None or "quantile of" not in str(own.attrs.get("long_name", "")):
+    if quantile is None or _OF not in str(own.attrs.get("long_name", "")):
         return own
     return own.assign_attrs(long_name=quantile.attrs["long_name"])
 
@@ -367,5 +368,21 @@ def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:
     if not close.any():
         return None
     array = ds[base].isel(quantile=int(np.argmax(close)), drop=True)
-    meaning = str(ds[base].attrs.get("long_name", base)).removeprefix("quantile of ")
-    return array.assign_attrs(long_name=f"{match['percent']}th percentile of {meaning}")
+    meaning = str(ds[base].attrs.get("long_name", base))
+    return array.assign_attrs(long_name=_percentile(match, meaning))
+
+
+def called(name: str, label: str) -> str:
+    """Return what a measure is called of which `label` may say ``quantile of``, of all alike.
+
+    Examples
+    --------
+    >>> called("ttft_p99_ms", "quantile of time to first token"), called("steps", "steps taken")
+    ('99th percentile of time to first token', 'steps taken')
+    """
+    match = _QUANTILE_NAME.fullmatch(name)
+    return _percentile(match, label) if match and label.startswith(_OF) else label
+
+
+def _percentile(match: re.Match[str], label: str) -> str:
+    return f"{match['percent']}th percentile of {label.removeprefix(_OF)}"

@@ -211,4 +211,5 @@ def told_measures() -> list[dict[str, Any]]:
 
 def told(name: str, label: str, units: str) -> dict[str, Any]:
     """Describe a measure for the page."""
+    label = variables.called(name, label)
     return {"name": name, "label": label, "units": units, "better": variables.better(name)}

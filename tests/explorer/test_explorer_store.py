@@ -109,3 +109,11 @@ def test_the_command_draws_the_same_curve_where_no_cliff_is_looked_for(ds):
         command = page.until("saved", 0)[-1]["text"]
     at = "--at policy=round-robin --metric preemption_rate --along gpu_blocks"
     assert command == f"kvsweep plot small.zarr curve {at}"
+
+
+def test_each_quantile_says_which_it_is(ds):
+    """All of them were a "quantile of time to first token seen by the client"."""
+    labels = {m["name"]: m["label"] for m in hello(OfStore(ds, "small.zarr"))["measures"]}
+    for percent in (50, 99):
+        assert labels[f"ttft_p{percent}_ms"].startswith(f"{percent}th percentile of time to first")
+    assert not any("quantile" in label for label in labels.values())
