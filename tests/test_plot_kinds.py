@@ -1081,6 +1081,16 @@ def test_a_point_of_a_tradeoff_is_of_the_seeds_that_have_both_measures():
     )
 
 
+def test_a_tradeoff_of_measures_that_no_cell_has_both_is_refused():
+    ds = loaded().isel(policy=[0])
+    first = ds["seed"] == ds["seed"][0]
+    apart = ds.assign(
+        throughput_rps=ds["throughput_rps"].where(first), ttft_ms=ds["ttft_ms"].where(~first)
+    )
+    with pytest.raises(InputError, match="no cell has both throughput_rps and ttft_p99_ms"):
+        plot.plot_tradeoff(apart, "throughput_rps", "ttft_p99_ms", "rate")
+
+
 def test_a_heatmap_says_how_many_seeds_its_means_are_of():
     ds = loaded().isel(policy=[0])
     lost = ds["throughput_rps"].where((ds["seed"] != ds["seed"][0]) | (ds["rate"] != ds["rate"][0]))

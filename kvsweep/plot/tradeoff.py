@@ -66,8 +66,8 @@ def plot_tradeoff(
     Raises
     ------
     InputError
-        For an unknown measure or axis, a measure without a value in any cell, or more than
-        `MAX_LINES` lines.
+        For an unknown measure or axis, a measure without a value in any cell, two that no cell
+        has both, or more than `MAX_LINES` lines.
 
     Examples
     --------
@@ -91,6 +91,8 @@ def plot_tradeoff(
             f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
     lines = [_paired(across, up) for (_, across), (_, up) in zip(*pairs, strict=True)]
+    if all(np.isnan(across).all() for across, _ in lines):
+        raise InputError(f"tradeoff: no cell has both {x} and {y}")
     with style.drawing():
         told = means_text((across for across, _ in lines), confidence)
         below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
