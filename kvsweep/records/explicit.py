@@ -190,6 +190,7 @@ ENGINE_FIELDS = (
     Field("lease_head", i64, "index", "first of the requests that it keeps blocks of for a lease"),
     Field("lease_tail", i64, "index", "last of them"),
     Field("expires", i64, "us", "when the first of these leases ends"),
+    Field("changed", i64, "us", "of the first: when the lane last changed but by heartbeats"),
     Field("next_beat", i64, "us", "from when on its schedule sends a heartbeat"),
     Field("awaited", i64, "request", "requests here whose blocks were not pulled yet"),
     Field("splits", u8, "1", "1 if a running request of this batch had its prefill split"),

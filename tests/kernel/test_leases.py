@@ -213,3 +213,14 @@ def test_beside_windows_requests_whose_pulls_failed_can_wait_for_each_other_for_
     assert single.status is Status.STEP_LIMIT
     assert "requests whose pulls failed can wait for each other's blocks" in single.detail
     assert list(twin.differences(trace)) == []  # nor does the twin end
+
+
+def test_heartbeats_for_who_waits_for_ever_end():
+    """Two whose pulls failed hold what a third needs, whose lease is renewed each microsecond."""
+    trace = found.trace("heartbeats-for-ever")
+    assert trace["scenario"]["cluster"]["kv_lease_us"] == 2
+    single = twin.run_kernel(trace)
+    assert single.status.label == "step_limit"
+    assert "can wait for each other's blocks for ever" in single.detail
+    with pytest.raises(naive.StepLimit, match="nothing happens but heartbeats"):
+        naive.simulate(trace)

@@ -11,7 +11,7 @@ from ..._jit import leaf
 from ...policies import LoadFailure, RequestStatus
 from ...records import DECODE, NEVER, NONE, PREFILL
 from ..scheduling.holders import leave
-from ..time.arrivals import let_send
+from ..time.arrivals import let_send, next_arrival
 from .tables import release_all
 
 
@@ -119,6 +119,29 @@ def send_heartbeat(ws, lane, inst, engine):
             r = handoff["next_lease"]
         if prefill["heard"] and prefill["asleep"]:
             renew(ws, lane, prefill, inst["clock"])
+
+
+@leaf
+def note_change(ws, inst):
+    """Note that something changes at the clock of an instance, and not just leases are renewed."""
+    first = ws.engines[0]
+    first["changed"] = max(first["changed"], inst["clock"])
+
+
+@leaf
+def waits_for_ever(ws, lane, inst, tally):
+    """Return whether all that will happen any more is that leases are renewed.
+
+    Nobody arrives, enters, runs or is on the way, and nothing has changed for two leases: all that
+    are not renewed have ended.
+    """
+    for_ever = inst["clock"] - ws.engines[0]["changed"] > 2 * lane["lease"]
+    for_ever = for_ever and next_arrival(ws, lane, tally) == NONE
+    for index in range(lane["instances"]):
+        other = ws.instances[index]
+        rests = other["running"] == 0 and other["inbox_head"] == NONE
+        for_ever = for_ever and rests and ws.engines[index]["transfer_head"] == NONE
+    return for_ever
 
 
 @leaf

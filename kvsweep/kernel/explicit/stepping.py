@@ -26,7 +26,15 @@ from .counted_batches import process_counted
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import release_sent, report_arrivals
-from .leases import await_blocks, beats, end_leases, renew, send_heartbeat
+from .leases import (
+    await_blocks,
+    beats,
+    end_leases,
+    note_change,
+    renew,
+    send_heartbeat,
+    waits_for_ever,
+)
 from .log import log_outputs, note_before
 from .missed import misses_this
 from .run_of_classes import run_classes
@@ -116,6 +124,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
     if lane["lease"] and beats(lane, inst, engine):
         send_heartbeat(ws, lane, inst, engine)
+        if waits_for_ever(ws, lane, inst, tally):
+            tally["status"] = LaneStatus.STEP_LIMIT
     close_schedule(inp, ws, out, lane, inst, tally, index, engine)
     more = engine["size"] + engine["plain"] + engine["stall"] > 0 or is_busy(inst, engine)
     engine["settles"] = not (engine["queued"] < depth(lane) and more)
@@ -168,6 +178,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     _drop_oldest(ws, lane, inst, engine)
     if batch["changes"] == 0 and told == 0 and none_changes(ws, lane, engine):
         engine["asleep"] = not lane["moves"] or rests(ws, inst, engine)
+    elif lane["lease"]:
+        note_change(ws, inst)
 
 
 @leaf
@@ -205,6 +217,8 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
             accept(inp, ws, own, inst, time)
             if not _run(inp, ws, out, own, inst, tally, index, until):
                 _schedule(inp, ws, out, own, inst, tally, index)
+            elif own["lease"]:
+                note_change(ws, inst)
         if lane["disaggregated"]:
             engine = ws.engines[index]
             until = own_until(inp, ws, own, inst, engine, what, until, second)

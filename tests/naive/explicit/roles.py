@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil, inf
 
 from ..cluster import Cluster
+from ..instance import StepLimit
 from ..routing import Router
 from .instance import ExplicitInstance
 from .leases import Heartbeats, Leases
@@ -34,6 +35,8 @@ class RoleInstance(ExplicitInstance):
         Prefills of requests that their decode instance can never serve.
     leases, heartbeats : Leases, Heartbeats
         For what it keeps; for what it waits for.
+    changed_us : int
+        When its schedules last changed anything.
     renewed : list of request
         Whose leases it has just renewed.
     failed, expired : list of request
@@ -47,6 +50,7 @@ class RoleInstance(ExplicitInstance):
         self.inbox = []
         self.link_us = 0
         self.asleep, self.waits_for_output = True, False
+        self.changed_us = 0
         self.pulling = []
         self.reported = []
         self.prefilled = []
@@ -94,6 +98,10 @@ class RoleInstance(ExplicitInstance):
 
     def next_event(self):
         return self.turn()[0]
+
+    def rests(self):
+        """Return whether nothing is on the way to it, and nobody runs."""
+        return not (self.scheduler.running or self.inbox or self.arriving)
 
     def proceed(self):
         """Process an output, or schedule."""
@@ -152,6 +160,8 @@ class RoleInstance(ExplicitInstance):
             batch.step.free_end = len(self.scheduler.pool.free)
         if not (self.reported or self.expired) and all(map(_is_idle, (batch, *self.queue))):
             self.asleep = True
+        else:
+            self.changed_us = self.clock
 
     def _take_note(self, request):
         """A transfer has ended."""
@@ -302,6 +312,16 @@ class RoleCluster(Cluster):
             self.failed_pulls += sum(request.pull_fails for request in instance.reported)
         for _ in instance.failed:
             self._over(instance.clock)
+        if instance.renewed:
+            self._check_that_it_ends(instance.clock)
+
+    def _check_that_it_ends(self, now):
+        """Heartbeats go on for ever where who is stuck has blocks kept, and leases all renewed."""
+        still_us = now - max(each.changed_us for each in self.instances)
+        comes = self.calendar or (self.unsent and self.places)
+        rest = all(each.rests() for each in self.instances)
+        if rest and not comes and still_us > 2 * self.cluster.kv_lease_us:
+            raise StepLimit("nothing happens but heartbeats")
 
     def _conclude(self):
         for request, prefill in zip(self.requests, self.prefills, strict=True):
