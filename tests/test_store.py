@@ -519,7 +519,7 @@ def test_no_permission_and_no_path_are_not_damage(tmp_path, monkeypatch):
     def refuses(path):
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    with pytest.raises(InputError, match="is not a path: .*embedded null"):
+    with pytest.raises(InputError, match=r"is not a path: .*embedded null"):
         kvsweep.open_results("a\0b.zarr")
     monkeypatch.setattr("kvsweep.store.folder.regular_bytes", refuses)
     with pytest.raises(InputError, match=r"a\.zarr: zarr\.json cannot be read: Permission denied"):
