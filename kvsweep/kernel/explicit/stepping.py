@@ -217,7 +217,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
             accept(inp, ws, own, inst, time)
             if not _run(inp, ws, out, own, inst, tally, index, until):
                 _schedule(inp, ws, out, own, inst, tally, index)
-            elif own["lease"]:
+            elif lane["lease"]:
                 note_change(ws, inst)
         if lane["disaggregated"]:
             engine = ws.engines[index]
