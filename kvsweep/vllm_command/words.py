@@ -107,7 +107,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
-    found.replicas, found.replicated_by = swarm_of(words), "--replicas"
+    found.replicas = swarm_of(words)
+    found.replicated_by = "" if found.replicas is None else "--replicas"
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _pairs(_with_config(started, where), where):
         if name is not None and "." in name:
