@@ -182,6 +182,7 @@ ENGINE_FIELDS = (
     Field("accepted", i64, "token", "drafts accepted so far"),
     Field("pulls", i64, "1", "transfers begun by the batch being scheduled"),
     Field("copies", i64, "1", "copies from and to a CPU tier that are not reported"),
+    Field("offering", i64, "1", "1 if somebody who is counted has a chunk to store"),
     Field("stall", i64, "us", "for which the batch being scheduled waits for copies"),
     Field("link_ready", i64, "us", "end of the last transfer to this instance"),
     Field("kept", i64, "request", "finished requests whose blocks are kept for a transfer"),

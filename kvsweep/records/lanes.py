@@ -91,6 +91,7 @@ LANE_FIELDS = (
     Field("unconnected", u8, "1", "1 if there is none, and extents stand for blocks"),
     Field("moves", u8, "1", "1 if there is such a tier, and each block has an identity"),
     Field("counts", u8, "1", "1 if decoding requests are counted where requests are explicit"),
+    Field("by_phase", u8, "1", "1 if the blocks that they take are counted, too"),
     Field("volatile", u8, "1", "1 if the last chunk of a decode may change: it is not stored yet"),
     Field("stores_some", u8, "1", "1 if such a tier is offered but some blocks of windows"),
     Field("stored_every", i64, "block", "between places before which they are, 0: there are none"),
@@ -170,8 +171,19 @@ DRAFTS = ("drafts", "slot", "ahead", "drops_last")
 PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
 MOVES = ("moves",)
-NO_MOVES = ("counts",)
-EXPLICIT = ("explicit", *NO_MOVES, *GROUPS, *STATES, *SPARSE, *DRAFTS, *APART, *PIPELINE, *MOVES)
+NO_MOVES = ("by_phase",)
+EXPLICIT = (
+    "explicit",
+    "counts",
+    *NO_MOVES,
+    *GROUPS,
+    *STATES,
+    *SPARSE,
+    *DRAFTS,
+    *APART,
+    *PIPELINE,
+    *MOVES,
+)
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""

@@ -60,7 +60,8 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
 
 def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[str, Any]:
     """Return what a CPU tier as vLLM has it is like where requests are explicit."""
-    found = {"counts": explicit, "moves": 0, "volatile": 0, "stores_some": 0, "stored_every": 0}
+    found = {"counts": explicit, "by_phase": explicit, "moves": 0}
+    found |= {"volatile": 0, "stores_some": 0, "stored_every": 0}
     if not explicit or not connects:
         return found
     cache, speculative = scenario.cache, scenario.engine.speculative
@@ -68,7 +69,8 @@ def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[s
     eagle = speculative is not None and speculative.method == "eagle"
     return found | {
         "connects": 0,
-        "counts": 0,
+        "counts": scenario.engine.drafts == 0,
+        "by_phase": 0,
         "moves": 1,
         "tier_records": 0,
         "volatile": eagle and scenario.engine.drafts > 0,

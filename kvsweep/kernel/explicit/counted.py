@@ -21,6 +21,7 @@ from .block_records import take
 from .due import (
     blocks_needed,
     cache_due,
+    cache_filled,
     catch_up,
     count_ending,
     next_due,
@@ -28,13 +29,14 @@ from .due import (
     served,
     this_phase,
 )
+from .from_tier import has_blocks, next_at_tier, serve_due
 from .in_turn import take_in_turn, takes_turns
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import may_join, may_plan
 from .missed import misses_this
-from .planning import is_sure, plan, plan_one
+from .planning import plan, plan_one
 from .short_of_blocks import (
     bring_up,
     take_by_counts,
@@ -43,7 +45,6 @@ from .short_of_blocks import (
     take_to_verify,
 )
 from .states import keeps_states, tables_of
-from .tables import cache_known
 
 
 @leaf
@@ -61,6 +62,18 @@ def _add_context(lane, inst, engine, state):
     """Count the context of a request that is up to date, and what of it is inside a window."""
     engine["context"] += state["computed"]
     join_inside(lane, inst, engine, state)
+
+
+@leaf
+def _expect(inp, ws, lane, inst, request, state, s, place):
+    """Note when a request without drafts that is counted from now on is due."""
+    ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
+    if lane["moves"]:
+        at_tier = next_at_tier(lane, state, ws.offers[ws.running[place]], inst["step"])
+        ws.due[place] = min(ws.due[place], at_tier)
+    if lane["by_phase"]:
+        ws.phases[phase_of(lane, inst, state)] += 1
+        enlist(inp, ws, lane, inst, state, s)
 
 
 @leaf
@@ -86,9 +99,7 @@ def _join(inp, ws, lane, inst, engine):
             _add_context(lane, inst, engine, state)
             engine["measured"] += r >= lane["warmup"]
             if lane["drafts"] == 0:
-                ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
-                ws.phases[phase_of(lane, inst, state)] += 1
-                enlist(inp, ws, lane, inst, state, s)
+                _expect(inp, ws, lane, inst, request, state, s, place)
             elif engine["planned"] > inst["step"]:
                 ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
 
@@ -118,7 +129,8 @@ def plan_ahead(inp, ws, lane, inst, tally, engine):
 @leaf
 def stand_down(inp, ws, lane, inst, tally, engine):
     """Bring all who are counted up to date, and count nobody."""
-    find_left(ws, lane, inst, engine)
+    if lane["by_phase"]:
+        find_left(ws, lane, inst, engine)
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         bring_up(inp, ws, lane, inst, tally, engine, place)
         ws.due[place] = IDLE
@@ -127,7 +139,7 @@ def stand_down(inp, ws, lane, inst, tally, engine):
             s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
             if ws.states[s]["flight"] > 0:
                 give_entry(ws, lane, engine, s)
-    if lane["drafts"] == 0:
+    if lane["by_phase"] and lane["drafts"] == 0:
         forget_phases(ws, lane, inst)
     engine["counted"] = 0
 
@@ -200,20 +212,6 @@ def _charge(ws, lane, inst, tally, engine, ending):
 
 
 @leaf
-def _cache_filled(inp, ws, lane, inst, tally, engine):
-    """Cache what those who are counted have filled with drafts, that of this schedule too."""
-    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        if state["published"] < state["private"]:
-            catch_up(inp, ws, lane, inst, tally, engine, r)
-            request = inp.requests[lane["request_lo"] + r]
-            if not is_sure(lane, state):  # else this schedule passes over it
-                cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]))
-
-
-@leaf
 def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     """Schedule those who are counted beside others, without entries; or count nobody any more."""
     engine["plain"] = 0
@@ -226,11 +224,17 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     first, last, _ = find_due(ws, inst)
     if lane["async_scheduling"]:
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
-    if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
-        _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, spared)
+    fits = _may_go_on(ws, lane, inst, engine, engine["counted"] - ending)
+    if lane["moves"]:
+        fits = fits and has_blocks(inp, ws, lane, inst, tally, engine, first, last)
+    if fits:
+        if lane["moves"]:
+            serve_due(inp, ws, lane, inst, tally, engine, first, last)
+        elif lane["by_phase"]:
+            _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, spared)
         _charge(ws, lane, inst, tally, engine, ending)
         others = inst["running"] - engine["counted"] + inst["waiting"] + inst["held"]
         if lane["drafts"] > 0 and lane["prefix_caching"] and others > 0:
-            _cache_filled(inp, ws, lane, inst, tally, engine)
+            cache_filled(inp, ws, lane, inst, tally, engine)
     else:
         stand_down(inp, ws, lane, inst, tally, engine)

@@ -188,6 +188,20 @@ def cache_due(inp, ws, lane, inst, tally, engine, first, last):
 
 
 @leaf
+def cache_filled(inp, ws, lane, inst, tally, engine):
+    """Cache what those who are counted have filled with drafts, that of this schedule too."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        if state["published"] < state["private"]:
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+            request = inp.requests[lane["request_lo"] + r]
+            if not is_sure(lane, state):  # else this schedule passes over it
+                cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]))
+
+
+@leaf
 def is_served(lane, inst, state):
     """Return whether this step serves a request: asynchronously not if its last token is coming."""
     known = state["known"] + inst["step"] - state["since"]

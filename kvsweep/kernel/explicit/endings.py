@@ -32,8 +32,9 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
         engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
         state["computed"] = state["limit"] - 1
     else:
-        ws.phases[phase_of(lane, inst, state)] -= 1
-        discharge(inp, ws, lane, inst, engine, state, s, False)
+        if lane["by_phase"]:
+            ws.phases[phase_of(lane, inst, state)] -= 1
+            discharge(inp, ws, lane, inst, engine, state, s, False)
         state["computed"] += 1 - lane["async_scheduling"]
         state["flight"] = 0
         fit(lane, tally, state, state["computed"], measured)

@@ -187,7 +187,7 @@ def _run(inp, ws, out, lane, inst, tally, index, until):
     """Take what may be taken at once before `until`; return whether there was anything."""
     if lane["stages"]:
         return run_classes(inp, ws, lane, inst, tally, index, until)
-    if lane["counts"]:
+    if lane["by_phase"]:
         return run_decodes(inp, ws, out, lane, inst, tally, index, until)
     return False
 

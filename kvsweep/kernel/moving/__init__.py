@@ -1,7 +1,8 @@
 """CPU offload as vLLM does it, where requests are explicit: with groups of layers, or with drafts.
 
 Here blocks have identities and are moved one by one, as a store may read a block that its request,
-or a window, has left; nothing is counted (rules R11.9 and R11.10).
+or a window, has left (rules R11.9 and R11.10). Who decodes without drafts is counted all the same,
+but is due with each block (`explicit.from_tier`).
 
 - `identities`: the pool of an instance, and the tables of a request.
 - `rings`, `recency`, `arc`: the chunks of a tier, each of one group, and which of them makes room.

@@ -5,6 +5,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE, Event
 from ..explicit.batches import entry_at, scheduled_batch
+from ..explicit.due import is_served
 from ..explicit.slots import groups_of
 from ..memory import place_tier
 from ..offload import copies as streams
@@ -166,6 +167,18 @@ def _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens):
 
 
 @leaf
+def _offer_counted(inp, ws, out, lane, inst, tally, index, off, engine):
+    """Offer what those who are counted have filled: who was served in this step is up to date."""
+    engine["offering"] = 0
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        r = ws.running[place]
+        state = ws.states[engine["state_lo"] + r]
+        if state["since"] == inst["step"] and is_served(lane, inst, state):
+            tokens = np.int64(state["known"])
+            _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens)
+
+
+@leaf
 def _offer_finished(inp, ws, out, lane, inst, tally, index, off, engine):
     """Offer what those who finished since the last schedule have filled, then let them go."""
     r = np.int64(off["finished_head"])
@@ -185,15 +198,20 @@ def _offer_finished(inp, ws, out, lane, inst, tally, index, off, engine):
 
 
 @leaf
+def tell_blocks(inp, ws, lane, inst, engine, state, s):
+    """Tell the connector of the blocks that a request has got in this step."""
+    offers = ws.offers[s - engine["state_lo"]]
+    if offers["told"] != state["blocks"]:
+        copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
+        offers["told"] = state["blocks"]
+
+
+@leaf
 def _tell_blocks(inp, ws, lane, inst, engine, first):
     """Tell the connector of the blocks that the entries from `first` on have got."""
     for place in range(first, first + engine["size"]):
         s = np.int64(ws.entries[place]["state"])
-        state = ws.states[s]
-        offers = ws.offers[s - engine["state_lo"]]
-        if offers["told"] != state["blocks"]:
-            copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
-            offers["told"] = state["blocks"]
+        tell_blocks(inp, ws, lane, inst, engine, ws.states[s], s)
 
 
 @leaf
@@ -203,6 +221,8 @@ def build(inp, ws, out, lane, inst, tally, index, engine):
     first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     _tell_blocks(inp, ws, lane, inst, engine, first)
     copies.find_awaited(inp, ws, lane, inst, off, engine)
+    if engine["offering"]:
+        _offer_counted(inp, ws, out, lane, inst, tally, index, off, engine)
     for place in range(first, first + engine["size"]):
         s = np.int64(ws.entries[place]["state"])
         tokens = np.int64(ws.states[s]["computed"])

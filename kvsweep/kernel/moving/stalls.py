@@ -41,7 +41,7 @@ def close_copies(ws, out, lane, inst, tally, index, engine, end, row):
     ws.batches[engine["batch_lo"] + scheduled_batch(lane, engine)]["stall"] = engine["stall"]
     if engine["queued"] == 0:
         inst["transfer"] = engine["stall"]
-    inst["step"] += engine["size"] == 0
+    inst["step"] += engine["size"] + engine["plain"] == 0
     return changes
 
 

@@ -1,0 +1,73 @@
+"""Who is counted beside a CPU tier where each block has an identity (moving/): what is due of it.
+
+Nothing is counted by phase there: who takes a block, whose window leaves one, or who has filled a
+chunk to store is due. Of a step that may lack blocks nobody is counted.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ..moving.connector import tell_blocks
+from .due import catch_up, is_served, next_due
+from .slots import FAR, groups_of
+from .tables import allocate
+
+
+@leaf
+def _lacks(lane, state, offers):
+    """Return how many tokens a request lacks to have a chunk to store; FAR: it will have none."""
+    filled = (np.int64(offers["next"]) + 1) * lane["chunk_tokens"]
+    if lane["prompt_only"] and filled > state["prompt"]:
+        return FAR
+    return max(filled - state["known"], np.int64(0))
+
+
+@leaf
+def next_at_tier(lane, state, offers, step):
+    """Return the next step at which a request, up to date at `step`, takes a block.
+
+    Or a window of it leaves one, or it has a chunk to store.
+    """
+    takes = np.int64(state["room"]) - state["computed"]
+    leaves = np.int64(state["release_at"]) - (state["computed"] - state["flight"])
+    return step + max(min(takes, leaves, _lacks(lane, state, offers)), 0)
+
+
+@leaf
+def has_blocks(inp, ws, lane, inst, tally, engine, first, last):
+    """Return whether all who are due have blocks, whatever windows leave; they are up to date."""
+    takes = np.int64(0)
+    for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+        if ws.due[place] == inst["step"]:
+            r = ws.running[place]
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+            state = ws.states[engine["state_lo"] + r]
+            takes += state["computed"] == state["room"] and is_served(lane, inst, state)
+    return takes * groups_of(lane) <= inst["free"]
+
+
+@leaf
+def _serve_one(inp, ws, lane, inst, tally, engine, place):
+    """Give a request that is due what it needs in this step, and note when it is due next."""
+    r = ws.running[place]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    request = inp.requests[lane["request_lo"] + r]
+    allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, r >= lane["warmup"])
+    tell_blocks(inp, ws, lane, inst, engine, state, s)
+    offers = ws.offers[r]
+    if _lacks(lane, state, offers) == 0:  # and again in the next step, if that is refused
+        engine["offering"] = 1
+    if state["known"] + 1 < state["limit"]:
+        due = max(next_at_tier(lane, state, offers, inst["step"]), inst["step"] + 1)
+        ws.due[place] = min(due, next_due(ws, lane, request, state, s, inst["step"]))
+
+
+@leaf
+def serve_due(inp, ws, lane, inst, tally, engine, first, last):
+    """Serve all who are due, in order, as all steps do."""
+    for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+        if ws.due[place] == inst["step"]:
+            state = ws.states[engine["state_lo"] + ws.running[place]]
+            if is_served(lane, inst, state):
+                _serve_one(inp, ws, lane, inst, tally, engine, place)
