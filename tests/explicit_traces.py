@@ -243,5 +243,7 @@ def _add_tier(source, scenario):
         "transfer_bandwidth": source.pick((0.03, 0.1, 0.3, 1.0, 1000.0)),
         "transfer_base_latency_us": source.pick((0, 1, 10, 200)),
     }
+    if cache.get("prefix_cache_retention_interval"):
+        cache["prefix_cache_retention_interval"] *= cache["offload_block_factor"]  # else refused
     if "speculative" in scenario["engine"] and "groups" in cache:
         scenario["engine"]["speculative"]["method"] = "draft"  # else refused

@@ -15,6 +15,7 @@ from kvsweep.errors import dotted
 from kvsweep.policies import Eviction, Offload, Victim
 
 if TYPE_CHECKING:
+    from kvsweep.config.cache_section import Cache
     from kvsweep.config.scenario import Scenario
 
 
@@ -122,6 +123,19 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     if eagle and engine.drafts and is_hybrid(cache.groups):
         message = f"'eagle', but with cpu_blocks and {groups} only 'draft' was recorded"
         raise KeyProblem(("engine", "speculative", "method"), message)
+    _check_kept_chunks(cache)
+
+
+def _check_kept_chunks(cache: Cache) -> None:
+    """Refuse what vLLM refuses: of a window a tier keeps whole chunks at each interval."""
+    interval = cache.prefix_cache_retention_interval or 0
+    chunk = cache.block_size * cache.offload_block_factor
+    if interval % chunk and any(group.window for group in cache.groups):
+        message = (
+            f"{interval} is no multiple of a chunk of the CPU tier (block_size x "
+            f"offload_block_factor = {chunk} tokens), as vLLM needs it beside windows"
+        )
+        raise KeyProblem(("cache", "prefix_cache_retention_interval"), message)
 
 
 def _hint(scenario: Scenario) -> str:

@@ -89,3 +89,33 @@ def test_what_was_not_recorded_is_refused(changes, message):
         scenario[section] = scenario.get(section, {}) | keys
     with pytest.raises(InputError, match=message):
         parse_scenario(scenario, "trace")
+
+
+@pytest.mark.parametrize(
+    ("groups", "interval", "factor", "fits"),
+    [
+        (GROUPS, 16, 2, False),
+        (GROUPS, 48, 2, False),
+        (GROUPS, 64, 2, True),
+        (GROUPS, 16, 1, True),
+        (GROUPS, 0, 2, True),
+        ([{"kind": "full"}, {"kind": "full"}], 16, 2, True),
+    ],
+)
+def test_windows_are_kept_at_whole_chunks_of_a_tier(groups, interval, factor, fits):
+    cache = {
+        "groups": groups,
+        "gpu_blocks": 1000,
+        "cpu_blocks": 10,
+        "offload": "vllm",
+        "offload_block_factor": factor,
+        "prefix_cache_retention_interval": interval,
+        "transfer_bandwidth": 1.0,
+    }
+    scenario = {"cache": cache, "latency": {"beta": [10.0, 1.0]}}
+    if fits:
+        parse_scenario(scenario, "trace")
+        return
+    message = f"prefix_cache_retention_interval: {interval} is no multiple of a chunk .* = 32"
+    with pytest.raises(InputError, match=message):
+        parse_scenario(scenario, "trace")

@@ -335,6 +335,8 @@ def _offload(draft: _Draft) -> None:
         "transfer_base_latency_us": r.choice([0, 10, 500, int(draft.step_us * 2)]),
         "transfer_bandwidth": r.choice([100.0, 8.0, 1.0, 0.25, 0.0625, 0.015625]),
     }
+    if draft.cache.get("prefix_cache_retention_interval", 0) % (draft.block_size * factor):
+        draft.cache["prefix_cache_retention_interval"] *= factor  # else vLLM does not start
     draft.tags += [f"CPU 1/{share}", draft.cache["offload_eviction"], f"factor {factor}"]
 
 
