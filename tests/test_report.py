@@ -612,3 +612,14 @@ def test_the_summary_tells_which_means_are_of_fewer_seeds():
     assert counts == [5, 3, 5, 5]
     assert "fewer seeds" not in summary_text(ds.sel(policy="b"))
     assert "fewer seeds" not in summary_text(ds.isel(seed=2))
+
+
+def test_equal_values_have_the_mean_that_any_number_has():
+    assert mean_and_sd(0.6356, 0.0) == "0.6356 ± 0"
+    assert mean_and_sd(393.25, 0.0) == "393.2 ± 0"
+    assert mean_and_sd(0.6356, 1e-17) == "0.6356 ± 0"  # a rounding is no spread
+    assert mean_and_sd(0.0, 0.0) == "0 ± 0"
+    values = np.array([[0.0, 0.0, 0.08], [0.0, 0.1, 0.2]])[:, ::-1, None].repeat(3, axis=2)
+    ds = dataset(values, policies=["a", "b"], blocks=[100, 200, 400], seeds=range(3))
+    (row,) = (line for line in cliff_text(find_cliff(ds)).splitlines() if "a / b" in line)
+    assert "0.4583 ± 0" in row

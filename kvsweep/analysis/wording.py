@@ -17,6 +17,8 @@ MISSING = "-"
 
 WHOLE = 2.0**63  # from here on no integer of a result is
 
+ROUNDING = 1e-12  # of numbers, that a spread is no more than where they are equal
+
 BY_VALUE = "--at AXIS=VALUE, or .sel() in Python"
 """How a part of some results is chosen."""
 
@@ -113,7 +115,7 @@ def outside(cliff: Cliff, outcome: Outcome) -> str:
 def interval_ends(interval: Interval) -> tuple[str, str]:
     """Write both ends to two digits of the half width; an infinite one lies outside the range."""
     half = 0.5 * (interval.high - interval.low)
-    rounding = 1e-12 * max(abs(interval.low), abs(interval.high))
+    rounding = ROUNDING * max(abs(interval.low), abs(interval.high))
     if not np.isfinite(half) or half <= rounding:
         low, high = (
             number(end) if np.isfinite(end) else "outside" for end in (interval.low, interval.high)

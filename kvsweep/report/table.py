@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import MISSING, decimals, interval_ends, number
+from kvsweep.analysis.wording import MISSING, ROUNDING, decimals, interval_ends, number
 from kvsweep.report.folding import aligned
 
 _NUMERIC = frozenset("0123456789.,-+±%[] e")
@@ -55,9 +55,19 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def mean_and_sd(mean: float, sd: float) -> str:
-    """Return ``2,115 ± 49``, two digits of the spread; the mean alone where there is none."""
+    """Return ``2,115 ± 49``, two digits of the spread; the mean alone where there is none.
+
+    Equal values have no digits to go by, or those of roundings: their mean is told as any number.
+
+    Examples
+    --------
+    >>> mean_and_sd(2115.3, 49.4), mean_and_sd(0.6356, 0.0), mean_and_sd(0.6356, 1e-17)
+    ('2,115 ± 49', '0.6356 ± 0', '0.6356 ± 0')
+    """
     if not np.isfinite(sd):
         return number(mean)
+    if sd <= ROUNDING * abs(mean):
+        return f"{number(mean)} ± 0"
     places = decimals(sd)
     return f"{mean:,.{places}f} ± {sd:,.{places}f}"
 
