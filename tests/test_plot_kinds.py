@@ -1114,3 +1114,22 @@ def test_a_heatmap_says_how_many_seeds_its_means_are_of():
         "rate",
     )
     assert "seed" not in "\n".join(check_layout(figure))
+
+
+def test_a_front_says_how_many_seeds_it_rests_on_and_who_is_not_drawn():
+    ds = routing_study().isel(seed=slice(3)).assign_coords(seed=range(3))
+    goals = ["ttft_p99_ms:min", "throughput_rps:max"]
+    told = check_layout(plot.plot_pareto(ds, pareto_front(ds, goals)))
+    assert "95% interval, 3 seeds: few" in told
+    assert not any("no value" in text or "not paired" in text for text in told)
+    second, third = ds["policy"].values[1:3]
+    never = ds.assign(ttft_p99_ms=ds["ttft_p99_ms"].where(ds["policy"] != second))
+    told = check_layout(plot.plot_pareto(never, pareto_front(never, goals)))
+    assert f"no value: {second}" in told
+    apart = never["ttft_p99_ms"].where((ds["policy"] != third) | (ds["seed"] == 0))
+    mixed = ds.assign(ttft_p99_ms=apart)
+    told = check_layout(plot.plot_pareto(mixed, pareto_front(mixed, goals)))
+    assert {"95% interval, 1 to 3 of 3 seeds: few", "not paired: means of other seeds"} <= set(told)
+    one = ds.isel(seed=[0])
+    told = check_layout(plot.plot_pareto(one, pareto_front(one, goals)))
+    assert not any("seeds" in text for text in told)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
@@ -26,10 +24,10 @@ from kvsweep.plot.panel import (
     refuse_empty,
     refuse_panels,
 )
+from kvsweep.plot.pareto_key import entries, has_values
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -54,7 +52,8 @@ def plot_pareto(
 
     Filled points are on the front (of all objectives), hollow ones are dominated; bars are the
     intervals of the means; the percentage is the share of bootstrap resamples on the front. The
-    stepped line bounds what the front dominates in this plane, drawn for two objectives only.
+    stepped line bounds what the front dominates in this plane, drawn for two objectives only. Who
+    has no value is named below.
 
     Parameters
     ----------
@@ -104,8 +103,8 @@ def plot_pareto(
             _draw(axes, front, group, levels or {})
         if ax is None:
             _label_edges(grid[:panels])
-            entries = _entries(front, bool(levels))
-            explain(figure_of(grid[0]), entries, grid[-1] if len(grid) > panels else None)
+            told = entries(front, bool(levels))
+            explain(figure_of(grid[0]), told, grid[-1] if len(grid) > panels else None)
             lay_out(figure_of(grid[0]))
         for axes, group in zip(grid, front.groups, strict=False):
             _name_members(axes, group)
@@ -142,29 +141,11 @@ def _check_levels(front: Front, levels: Mapping[str, float]) -> None:
         check_threshold(level, f"levels: {name}")
 
 
-def _entries(front: Front, levels: bool) -> list[tuple[Artist, str]]:
-    """Return what the marks mean."""
-    looks: dict[str, Any] = {"color": style.FAINT_INK, "linestyle": "none", "marker": "o", "ms": 4}
-    # Of more objectives than are drawn members are on the front that others seem to dominate.
-    others = " and ".join(objective.metric for objective in front.objectives[2:])
-    entries: list[tuple[Artist, str]] = [
-        (Line2D([], [], **looks), f"on the front{others and f', by {others} too'}"),
-        (Line2D([], [], mfc=style.PAPER, **looks), "not on it"),
-    ]
-    if any(m.share_of_resamples is not None for g in front.groups for m in g.members):
-        bar, none = (Line2D([], [], color=style.FAINT_INK, lw=lw) for lw in (1.0, 0.0))
-        entries.append((bar, f"{100 * front.confidence:g}% interval"))
-        entries.append((none, "(%): of resamples on it"))
-    if levels:
-        entries.append((Patch(color=style.GRID), "beyond the level"))
-    return entries
-
-
 def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, float]) -> None:
     """Draw one group."""
     axes.grid(color=style.GRID, linewidth=0.6)
     axes.margins(0.14)
-    drawn = [m for m in group.members if not np.isnan(m.values).any()]
+    drawn = [member for member in group.members if has_values(member)]
     # Nobody hides a member of the front. The first of tied members lies on top: the label of all is
     # in its colour.
     order = sorted(enumerate(group.members), key=lambda each: (each[1].on_front, -each[0]))
@@ -237,7 +218,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
     named: set[object] = set()
     labelled: list[tuple[int, Member]] = []
     for i, member in enumerate(group.members):
-        if member.name not in named and not np.isnan(member.values).any():
+        if member.name not in named and has_values(member):
             named.update((member.name, *member.tied_with))
             labelled.append((i, member))
     names = [str(member.name) for member in group.members]
