@@ -623,3 +623,32 @@ def test_equal_values_have_the_mean_that_any_number_has():
     ds = dataset(values, policies=["a", "b"], blocks=[100, 200, 400], seeds=range(3))
     (row,) = (line for line in cliff_text(find_cliff(ds)).splitlines() if "a / b" in line)
     assert "0.4583 ± 0" in row
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "null", "text"),
+    [
+        (0.3, 41.2, 0.0, ("0.3", "41")),
+        (-41.2, -0.2, 0.0, ("-41", "-0.2")),
+        (-0.2, 41.2, 0.0, ("-0.2", "41")),
+        (0.00012, 0.031, 0.0, ("0.0001", "0.031")),
+        (1.04, 60.0, 1.0, ("1.04", "60")),
+        (0.9960, 0.99998, 1.0, ("0.9960", "0.99998")),
+        (1499.6, 1800.0, 1500.0, ("1,499.6", "1,800")),
+        (0.0, 41.2, 0.0, ("0", "41")),
+        (-1e-15, 2.0, 0.0, ("0.0", "2.0")),  # a rounding is none
+        (1.04, 60.0, 0.0, ("1", "60")),
+    ],
+)
+def test_no_end_is_told_as_the_null_that_it_is_not(low, high, null, text):
+    assert interval_ends(Interval(low, high, 0.95), null) == text
+
+
+def test_intervals_of_effects_agree_with_what_is_said_to_be_shown():
+    values = np.full((2, 1, 3), 60.0)
+    values[1] += [15.04, 25.04, 35.04]
+    ds = dataset(values, policies=["a", "b"], blocks=[1], seeds=range(3))
+    (row,) = (line for line in effects_text(factorial_effects(ds, "preemption_rate", order=1))
+              .splitlines() if line.startswith("policy b  +"))  # fmt: skip
+    assert "[0.2, 50]" in row
+    assert row.endswith("raises")

@@ -112,8 +112,17 @@ def outside(cliff: Cliff, outcome: Outcome) -> str:
     return f"{what} {edge[0]} {number(edge[1])}"
 
 
-def interval_ends(interval: Interval) -> tuple[str, str]:
-    """Write both ends to two digits of the half width; an infinite one lies outside the range."""
+def interval_ends(interval: Interval, null: float = 0.0) -> tuple[str, str]:
+    """Write both ends to two digits of the half width; an infinite one lies outside the range.
+
+    An end is not told as the `null` that it is not: on which side of that an interval lies says
+    whether there is an effect, or a limit is kept.
+
+    Examples
+    --------
+    >>> interval_ends(Interval(0.3, 41.2, 0.95)), interval_ends(Interval(1.04, 60.0, 0.95), 1.0)
+    (('0.3', '41'), ('1.04', '60'))
+    """
     half = 0.5 * (interval.high - interval.low)
     rounding = ROUNDING * max(abs(interval.low), abs(interval.high))
     if not np.isfinite(half) or half <= rounding:
@@ -122,7 +131,18 @@ def interval_ends(interval: Interval) -> tuple[str, str]:
         )
         return low, high
     places = decimals(half)
-    return f"{interval.low:,.{places}f}", f"{interval.high:,.{places}f}"
+    low, high = (
+        _end(null if abs(end - null) <= rounding else end, places, null)
+        for end in (interval.low, interval.high)
+    )
+    return low, high
+
+
+def _end(end: float, places: int, null: float) -> str:
+    """Write an end with so many decimals, or as many more as tell it from `null`."""
+    if end != null and round(end, places) == round(null, places):
+        places = max(places, -int(np.floor(np.log10(abs(end - null)))))
+    return f"{end:,.{places}f}"
 
 
 def decimals(spread: float) -> int:

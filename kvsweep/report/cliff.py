@@ -147,7 +147,7 @@ def _ratio_row(ratio: CliffRatio) -> tuple[str, ...]:
     return (
         _pair(ratio),
         number(ratio.of_mean_curves),
-        interval_text(ratio.interval),
+        interval_text(ratio.interval, null=1.0),
         mean_and_sd(ratio.mean_of_seeds, ratio.sd_of_seeds),
         f"{ratio.pairs:,}",
         f"{ratio.pairs_lost:,}",

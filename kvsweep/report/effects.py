@@ -121,7 +121,7 @@ def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
         effect_name(effect),
         written(found.joint) if len(effect.changes) > 1 else "",
         written(found.effect),
-        interval_text(found.interval),
+        interval_text(found.interval, null=1.0 if ratios else 0.0),
         f"{found.seeds:,}",
         MISSING if found.verdict is None else found.verdict.value,
     )

@@ -46,11 +46,11 @@ def is_number(cell: str) -> bool:
     return set(cell) <= _NUMERIC
 
 
-def interval_text(interval: Interval | None) -> str:
-    """Return ``[2,131, 2,158]``; a dash without an interval."""
+def interval_text(interval: Interval | None, null: float = 0.0) -> str:
+    """Return ``[2,131, 2,158]``, no end told as the `null` that it is not; a dash without one."""
     if interval is None or np.isnan(interval.low):
         return MISSING
-    low, high = interval_ends(interval)
+    low, high = interval_ends(interval, null)
     return f"[{low}, {high}]"
 
 

@@ -229,7 +229,8 @@ def _row(candidate: Candidate, group: GroupAnswer) -> tuple[str, ...]:
         ends = None
         if measure.low is not None and measure.high is not None:
             ends = Interval(measure.low, measure.high, 0.0)
-        cells += [number(measure.mean), interval_text(ends) if ends else MISSING]
+        told = interval_text(ends, null=measure.limit) if ends else MISSING
+        cells += [number(measure.mean), told]
     mark = " <- answer" if candidate.value == group.answer else ""
     return (f"{candidate.value:,.15g}", *cells, f"{candidate.seeds:,}", candidate.verdict + mark)
 
