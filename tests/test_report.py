@@ -652,3 +652,15 @@ def test_intervals_of_effects_agree_with_what_is_said_to_be_shown():
               .splitlines() if line.startswith("policy b  +"))  # fmt: skip
     assert "[0.2, 50]" in row
     assert row.endswith("raises")
+
+
+def test_effects_that_have_no_interval_are_not_told_as_not_shown_alone():
+    ds = factorial().isel(gpu_blocks=0)
+    ds["ttft_p99_ms"][:] = 5.0
+    one = effects_text(factorial_effects(ds.isel(seed=[0]), "ttft_p99_ms")).splitlines()
+    assert "no effect of a single change is shown: none has an interval" in one
+    assert "no interaction is shown: none has an interval" in one
+    ds["ttft_p99_ms"][-1] = np.nan
+    ds = xr.concat([ds, ds.isel(scheduler=[0]).assign_coords(scheduler=["sjf"])], "scheduler")
+    some = effects_text(factorial_effects(ds, "ttft_p99_ms", ["scheduler"])).splitlines()
+    assert "no effect of a single change is shown; 1 of 2 have no interval" in some

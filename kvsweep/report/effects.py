@@ -72,9 +72,16 @@ def _sentences(effects: Effects, group: EffectGroup) -> list[str]:
 
 
 def _none_shown(what: str, effects: Sequence[Effect]) -> str:
-    """Say that no difference is shown, and how many ratios are: the tables tell those too."""
+    """Say that no difference is shown, how many ratios are, and how many could not be.
+
+    The tables tell those too.
+    """
     ratios = sum(e.ratio.verdict not in (None, Verdict.NOT_SHOWN) for e in effects)
-    return f"no {what} is shown{f' as a difference, {ratios:,} as a ratio' if ratios else ''}"
+    told = f"no {what} is shown{f' as a difference, {ratios:,} as a ratio' if ratios else ''}"
+    unknown = sum(e.difference.verdict is None for e in effects)
+    if unknown == len(effects):
+        return f"{told}: none has an interval"
+    return told + (f"; {unknown:,} of {len(effects):,} have no interval" if unknown else "")
 
 
 def _shown(effects: Iterable[Effect]) -> list[Effect]:
