@@ -186,7 +186,9 @@ def _check_states(scenario: Scenario) -> None:
     if len({bool(group.checkpoint) for group in state_groups(groups)}) > 1:
         raise KeyProblem(where, "checkpoint must be the same in all groups of states")
     if scenario.engine.drafts >= scenario.cache.block_size:
-        message = f"{scenario.engine.drafts} fill a block of states, at which vLLM stops"
+        message = (
+            f"{scenario.engine.drafts} fill a block of states, at which vLLM can stop: take fewer"
+        )
         raise KeyProblem(("engine", "speculative", "tokens"), message)
     _check_chunks(scenario)
     if not scenario.engine.enable_chunked_prefill:
