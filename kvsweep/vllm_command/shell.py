@@ -55,8 +55,6 @@ _JOINED = re.compile(r"(?<=[ \t])[`^][ \t]*\r?\n")
 # for GPU in 0 1 2; do vllm serve ... &
 _LOOP = re.compile(r"(?:^|[\n;&|])[ \t]*for[ \t]+\w+[ \t]+in\b")
 _LOOPED = re.compile(r"vllm\s+serve\s|vllm\.entrypoints\.|/vllm-openai")
-# docker service create --replicas 3 ... IMAGE ...
-_SWARM = re.compile(r"\bdocker\s+service\s+create\s[^\n;&|]*?--replicas[=\s]+([1-9]\d{0,5})\s")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
@@ -83,6 +81,8 @@ class Started(NamedTuple):
     by_module : bool
         Whether that is the module of vLLM's server, whose parser has all options itself; of
         ``vllm serve`` a part of it has.
+    before : list of str
+        What stands before, as ``docker run --gpus all IMAGE``.
     variables : dict of str to str
         What is set in front of it.
     release : Release or None
@@ -91,8 +91,17 @@ class Started(NamedTuple):
 
     words: list[str]
     by_module: bool
+    before: list[str]
     variables: dict[str, str]
     release: Release | None
+
+
+class _Run(NamedTuple):
+    """A command: its words, where the options of its server begin, and what runs it."""
+
+    words: list[str]
+    start: int | None
+    around: tuple[str, ...] = ()
 
 
 def server_of(words: Sequence[str], where: str) -> Started:
@@ -110,14 +119,13 @@ def server_of(words: Sequence[str], where: str) -> Started:
     InputError
         If it starts none, or several.
     """
-    commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
-    if len(words) == 1 and not any(_start(command) is not None for command in commands):
-        commands = list(_commands(_as_written(words[0]), where)) or commands
+    commands = list(_commands(words, where))
+    if len(words) == 1 and all(each.start is None for each in commands):
+        commands = list(_commands([_as_written(words[0])], where)) or commands
     variables: dict[str, str] = {}
     release: Release | None = None
     found: list[Started] = []
-    for number, command in enumerate(commands):
-        at = _start(command)
+    for number, (command, at, around) in enumerate(commands):
         # What follows a server is not its own, but of a service, whose lines have no order.
         own = not _with_api(found) or command[0].lower().startswith("environment=")
         for word in command[:at] if own else ():
@@ -126,8 +134,9 @@ def server_of(words: Sequence[str], where: str) -> Started:
             if each := _ASSIGNMENT.fullmatch(word):
                 variables[each[1]] = each[2]
         if at is not None:
-            _refuse_folding(commands[number + 1 :], where)
-            found.append(Started(command[at:], command[at - 1] == _SERVER, variables, release))
+            _refuse_folding([each.words for each in commands[number + 1 :]], where)
+            by_module, before = command[at - 1] == _SERVER, [*around, *command[:at]]
+            found.append(Started(command[at:], by_module, before, variables, release))
     found = _with_api(found) or found
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
@@ -140,8 +149,8 @@ def _with_api(servers: list[Started]) -> list[Started]:
     return [each for each in servers if "--headless" not in each.words]
 
 
-def _why_none(commands: list[list[str]]) -> str:
-    for command in commands:
+def _why_none(commands: list[_Run]) -> str:
+    for command, _, _ in commands:
         if _DEMONSTRATION in command:
             return f"{_DEMONSTRATION}: has defaults of its own: expected `vllm serve`"
         if (at := _image(command)) is not None:
@@ -162,26 +171,13 @@ def is_in_a_loop(text: str) -> bool:
     return any(found and _LOOPED.search(part, found.end()) for part, found in begins)
 
 
-def swarm_of(words: Sequence[str]) -> int | None:
-    """Return how many servers a service of Docker's swarm has; None if it does not say so.
-
-    Examples
-    --------
-    >>> swarm_of(["docker service create --replicas 3 vllm/vllm-openai --model m"])
-    3
-    """
-    text = _OPAQUE.sub(_uncommented, " ".join(words)).replace("\\\n", " ")
-    found = _SWARM.search(text)
-    return int(found[1]) if found else None
-
-
 def starts_server(words: Sequence[str], where: str) -> bool:
     """Return whether words, or one text with commands, start a server, be it one not to be read."""
     try:
-        commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
+        commands = list(_commands(words, where))
     except InputError:
         return True  # `server_of` says what is wrong, if it is the one that is asked for
-    return any(_start(command) is not None for command in commands)
+    return any(each.start is not None for each in commands)
 
 
 def unmarked(word: str) -> str:
@@ -209,8 +205,12 @@ def _refuse_folding(following: list[list[str]], where: str) -> None:
         )
 
 
-def _commands(text: str, where: str) -> Iterator[list[str]]:
-    """Yield the words of the commands of a text that may say something of a server."""
+def _commands(words: Sequence[str], where: str) -> Iterator[_Run]:
+    """Yield the command, or those of one text, that may say something of a server."""
+    yield from _of_text(words[0], where) if len(words) == 1 else _of_words(list(words), where)
+
+
+def _of_text(text: str, where: str) -> Iterator[_Run]:
     if len(text) > MAX_SCRIPT_CHARACTERS:
         most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
         raise InputError(f"{where}: {len(text):,} characters; {most}")
@@ -226,14 +226,24 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
         except ValueError as error:
             told = f"{unmarked(' '.join(line.split()))}: {str(error).lower()}"
             raise InputError(f"{where}: {told}") from None
-        inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
-        if _only_named(words[:inside]):
-            continue
-        if inside is not None:  # sh -c "vllm serve ..."
-            refuse_more([word.replace(VARIABLE, "$") for word in words[inside + 1 :]], where)
-            yield from _commands(words[inside], where)
-        elif words:
-            yield words
+        yield from _of_words(words, where)
+
+
+def _of_words(words: list[str], where: str) -> Iterator[_Run]:
+    """Yield a command, and those of a text in it: sh -c "vllm serve ..."."""
+    inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
+    if _only_named(words[:inside]):
+        return
+    if inside is None:
+        if words:
+            yield _Run(words, _start(words))
+        return
+    refuse_more([word.replace(VARIABLE, "$") for word in words[inside + 1 :]], where)
+    around = words[:inside]
+    if around:
+        yield _Run(around, None)
+    for each in _of_text(words[inside], where):
+        yield each._replace(around=(*around, *each.around))
 
 
 def _as_written(text: str) -> str:

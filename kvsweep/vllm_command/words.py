@@ -17,12 +17,12 @@ from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.release import Release
+from kvsweep.vllm_command.replicas import ON_EACH_NODE, is_on_each_node, replicas_of
 from kvsweep.vllm_command.shell import (
     VARIABLE,
     Started,
     is_in_a_loop,
     server_of,
-    swarm_of,
     unmarked,
 )
 from kvsweep.vllm_command.yaml_text import parse_yaml
@@ -107,7 +107,9 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
-    found.replicas = swarm_of(words)
+    if is_on_each_node(started.before):
+        found.notes += (ON_EACH_NODE,)
+    found.replicas = replicas_of(started.before, where)
     found.replicated_by = "" if found.replicas is None else "--replicas"
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _pairs(_with_config(started, where), where):

@@ -510,3 +510,49 @@ def test_a_service_of_a_swarm_has_as_many_servers_as_replicas(options, replicas)
     assert read_command(text.replace("\\\n", "").split()).replicas == replicas
     other = text.replace("docker service create", "docker run") + "# docker service create"
     assert read_command([other.replace("--replicas", "--label")]).replicas is None
+
+
+@pytest.mark.parametrize(
+    ("before", "replicas"),
+    [
+        ("docker service create --replicas '3' --name llm IMAGE", 3),
+        ('docker service create --replicas="3" IMAGE', 3),
+        ("docker service create --replicas 3 --replicas=5 IMAGE", 5),
+        ("docker service create -e 'A=x;y' --replicas 3 IMAGE", 3),
+        ("docker --context prod service create --replicas 3 IMAGE", 3),
+        ("docker service create --replicas 3 --name web nginx\ndocker run IMAGE", None),
+        ("kubectl create deployment llm --image=IMAGE --replicas=3 -- vllm serve", 3),
+    ],
+)
+def test_replicas_are_those_of_the_servers_own_command(before, replicas):
+    """Quotes and what stands between hid them, and those of another service were taken."""
+    text = f"{before.replace('IMAGE', 'vllm/vllm-openai:v0.33.0')} --model Qwen/Qwen3-8B"
+    assert read_command([text]).replicas == replicas
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "$N", "many"])
+def test_replicas_that_are_no_number_of_servers_are_refused(count):
+    text = f"docker service create --replicas {count} vllm/vllm-openai --model m"
+    with pytest.raises(InputError, match=r"--replicas: .*expected a number of servers, 1 or more"):
+        read_command([text])
+
+
+def test_a_service_on_each_node_is_told():
+    text = "docker service create --mode global vllm/vllm-openai --model m"
+    found = read_command([text])
+    assert found.replicas is None
+    assert any("--mode global" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("one_text", [True, False])
+def test_what_runs_the_shell_that_starts_a_server_says_something_of_it(one_text):
+    """Its image, variables and replicas were lost."""
+    image = "vllm/vllm-openai:v0.8.5"
+    outer = ["docker", "service", "create", "--replicas=3", "-e", "VLLM_X=1", image, "sh", "-c"]
+    inner = "export VLLM_Y=2 && vllm serve m -tp 2"
+    words = [*outer, inner]
+    found = read_command([" ".join([*outer, f"'{inner}'"])] if one_text else words)
+    assert (found.model, found.replicas, found.release.version) == ("m", 3, "0.8.5")
+    assert {"VLLM_X", "VLLM_Y"} <= set(found.variables)
+    later = inner.replace("export", "pip install vllm==0.11.0 && export")
+    assert read_command([*outer, later]).release.version == "0.11.0"
