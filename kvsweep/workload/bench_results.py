@@ -108,8 +108,8 @@ def _list(run: dict[str, Any], key: str, count: int | None) -> list[Any]:
 
 
 def _starts(run: dict[str, Any], lists: dict[str, Any], count: int, read: Reading) -> list[float]:
-    """Return when each request was sent, seconds."""
-    if read.arrivals == "at-once":
+    """Return when each request was sent, seconds: of those at once their order alone counts."""
+    if read.arrivals == "at-once" and "start_times" not in lists:
         return [0.0] * count
     rate = run.get("request_rate")
     finite = rate if isinstance(rate, int | float) and MIN_RATE <= rate <= MAX_RATE else None

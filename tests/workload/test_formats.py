@@ -944,3 +944,13 @@ def test_requests_of_sessions_and_subagents_are_counted_as_left_out(tmp_path):
     assert load_trace(path, Reading(**read)).left_out == 2
     found = load_trace(path, Reading(**read, subagents="leave-out"))
     assert (len(found.requests), found.left_out) == (1, 4)
+
+
+def test_a_benchmark_at_once_is_in_the_order_in_which_it_was_sent(tmp_path):
+    """The file's order held, though `start_times` tell another."""
+    run = json.loads(exports.bench(ROWS))
+    run["start_times"] = [float(len(ROWS) - i) for i in range(len(ROWS))]
+    path = write(tmp_path, json.dumps(run))
+    found = load(path, "arrivals=at-once").requests
+    assert found.prompt_tokens.tolist() == run["input_lens"][::-1]
+    assert not found.arrival_us.any()
