@@ -36,12 +36,17 @@ def compose_containers(services: dict[str, Any], where: str) -> Iterator[Contain
             for key, value in _environment(about.get("environment"))
             if VARIABLE not in value
         }
-        given = {
-            "deploy.replicas": table(about, "deploy").get("replicas"),
-            "scale": about.get("scale"),
-        }
-        replicas = next(((n, why) for why, n in given.items() if n is not None), None)
-        yield Container(where, str(name), [*entry, *command], variables, replicas, image)
+        told = [*entry, *command]
+        yield Container(where, str(name), told, variables, _replicas(about), image)
+
+
+def _replicas(about: dict[str, Any]) -> tuple[Any, str] | None:
+    """Return how many of a service there are, and who says so; None: one."""
+    deploy = table(about, "deploy")
+    if str(deploy.get("mode")).startswith("global"):
+        return 1, "deploy.mode global has one on each node, here one"
+    given = {"deploy.replicas": deploy.get("replicas"), "scale": about.get("scale")}
+    return next(((n, why) for why, n in given.items() if n is not None), None)
 
 
 def _extended(

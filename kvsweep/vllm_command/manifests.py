@@ -174,7 +174,8 @@ def _replicas(document: dict[str, Any]) -> tuple[Any, str] | None:
     spec = table(document, "spec")
     if document.get("kind") == "DaemonSet":
         return 1, "a DaemonSet has one on each node, here one"
-    return (spec["replicas"], "replicas") if "replicas" in spec else None
+    key = "parallelism" if document.get("kind") == "Job" else "replicas"
+    return None if spec.get(key) is None else (spec[key], key)
 
 
 def _told_apart(found: list[Container]) -> list[Container]:

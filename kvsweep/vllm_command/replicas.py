@@ -9,8 +9,11 @@ from itertools import pairwise
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.shell import unmarked
 
-ON_EACH_NODE = "--mode global: one server is taken; --set cluster.instances=N has N, one a node"
-"""What is told of a service that the swarm starts on each of its nodes."""
+_ONE_TAKEN = "one server is taken; --set cluster.instances=N has N"
+_OF_TASKS = ("srun", "mpirun", "mpiexec")
+_TASKS = ("-n", "-np", "--np", "--ntasks")
+# A server over several nodes has a task on each.
+_OVER_NODES = ("--nnodes", "--node-rank")
 
 
 def replicas_of(before: Sequence[str], where: str) -> int | None:
@@ -43,9 +46,32 @@ def replicas_of(before: Sequence[str], where: str) -> int | None:
     return int(given[-1])
 
 
-def is_on_each_node(before: Sequence[str]) -> bool:
-    """Return whether a server is started on each node, whose number nothing says."""
-    return "service" in before and [*_values("--mode", before)][-1:] == ["global"]
+def told_of_many(before: Sequence[str], words: Sequence[str]) -> str | None:
+    """Say that a server is started several times, where it is not told how often; None: it is not.
+
+    Parameters
+    ----------
+    before : sequence of str
+        The words before those of the server.
+    words : sequence of str
+        Those of the server.
+
+    Examples
+    --------
+    >>> told_of_many(["srun", "-n", "4", "vllm", "serve"], ["m"])
+    'srun starts it on several tasks: one server is taken; --set cluster.instances=N has N'
+    """
+    programs = [word.rpartition("/")[2] for word in before]
+    if "service" in before and [*_values("--mode", before)][-1:] == ["global"]:
+        return f"--mode global starts it on each node: {_ONE_TAKEN}"
+    if each := next((name for name in programs if name in ("xargs", "parallel")), None):
+        return f"{each} starts it, maybe several times: {_ONE_TAKEN}"
+    each = next((name for name in programs if name in _OF_TASKS), None)
+    tasks = [value for name in _TASKS for value in _values(name, before)]
+    over_nodes = any(word.partition("=")[0] in _OVER_NODES for word in words)
+    if each is None or over_nodes or not any(re.fullmatch("[1-9][0-9]+|[2-9]", n) for n in tasks):
+        return None
+    return f"{each} starts it on several tasks: {_ONE_TAKEN}"
 
 
 def _values(name: str, words: Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.release import Release
-from kvsweep.vllm_command.replicas import ON_EACH_NODE, is_on_each_node, replicas_of
+from kvsweep.vllm_command.replicas import replicas_of, told_of_many
 from kvsweep.vllm_command.shell import (
     VARIABLE,
     Started,
@@ -107,8 +107,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
-    if is_on_each_node(started.before):
-        found.notes += (ON_EACH_NODE,)
+    if many := told_of_many(started.before, started.words):
+        found.notes += (many,)
     found.replicas = replicas_of(started.before, where)
     found.replicated_by = "" if found.replicas is None else "--replicas"
     parts: dict[str, dict[str, Any]] = {}

@@ -498,3 +498,19 @@ def test_a_service_that_extends_what_is_elsewhere_is_refused(extends):
     with pytest.raises(InputError, match=r"llm: extends a service that is not in the file: give"):
         read_manifest(text, "compose.yaml")
     assert read_manifest(f"{text}    image: mine\n", "compose.yaml").text == "vllm serve m"
+
+
+@pytest.mark.parametrize(
+    ("document", "instances", "why"),
+    [
+        (workload(container(args=["m"]), replicas=None), None, ""),
+        (workload(container(args=["m"]), kind="Job", parallelism=3), 3, "parallelism"),
+        ({"services": {"a": {"image": IMAGE, "command": "m", "deploy": {"mode": "global"}}}}, 1,
+         "deploy.mode global has one on each node"),
+    ],
+)  # fmt: skip
+def test_replicas_that_are_not_counted_by_that_name(document, instances, why):
+    """Nothing of it was told, and replicas that are null were refused."""
+    found = read(document)
+    assert found.replicas == instances
+    assert found.replicated_by.startswith(why)

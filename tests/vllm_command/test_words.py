@@ -556,3 +556,19 @@ def test_what_runs_the_shell_that_starts_a_server_says_something_of_it(one_text)
     assert {"VLLM_X", "VLLM_Y"} <= set(found.variables)
     later = inner.replace("export", "pip install vllm==0.11.0 && export")
     assert read_command([*outer, later]).release.version == "0.11.0"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("srun -n 4 --gpus-per-task=1", "", "srun starts it on several tasks"),
+        ("/usr/bin/mpirun -np 2", "", "mpirun starts it on several tasks"),
+        ("seq 4 | xargs -I{} -P4", "", "xargs starts it, maybe several times"),
+        ("srun -n 1 --nodes=1", "", None),
+        ("srun --ntasks=2", " --nnodes 2 --node-rank 0", None),
+    ],
+)
+def test_what_starts_a_server_several_times_is_told(before, after, told):
+    """One was taken without a word."""
+    notes = read_command([f"{before} vllm serve m{after}"]).notes
+    assert [note.partition(":")[0] for note in notes] == ([told] if told else [])
