@@ -85,16 +85,20 @@ class Sweep:
         What it simulates.
     notes : tuple of str
         What is not in the numbers.
+    trace : str or None
+        What is asked of the server, as the file names it.
     """
 
     text: str
     scenario: Scenario
     notes: tuple[str, ...]
+    trace: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
         told = self.scenario.model_dump(mode="json", exclude_unset=True)
-        return {"scenario": told, "notes": list(self.notes)}
+        asked = {} if self.trace is None else {"trace": self.trace}
+        return {"scenario": told, **asked, "notes": list(self.notes)}
 
 
 def answer(question: Question) -> Sweep:
@@ -146,7 +150,7 @@ def answer(question: Question) -> Sweep:
     lines = with_set(settings, question.overrides, tables)
     lines = [_from(question.folder, line) for line in lines]
     trace = None if question.trace is None else _relative(question.trace, question.folder)
-    return Sweep(as_toml(command.text, lines, notes, trace), scenario, tuple(notes))
+    return Sweep(as_toml(command.text, lines, notes, trace), scenario, tuple(notes), trace)
 
 
 def _gpu(question: Question, command: Command, notes: list[str]) -> tuple[str | None, str]:

@@ -65,3 +65,18 @@ def test_bad_input_is_one_line_and_code_2(run, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_json_names_the_trace_as_the_file_does(run, tmp_path):
+    """It was left out."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n")
+    out_file = tmp_path / "sub" / "s.toml"
+    given = ("--gpu", "h100", "--trace", tmp_path / "t.csv", "--json")
+    code, out, _ = run("from-vllm", *given, *COMMAND)
+    assert code == 0
+    assert json.loads(out)["trace"] == str(tmp_path / "t.csv")
+    code, out, _ = run("from-vllm", *given, "-o", out_file, *COMMAND)
+    assert json.loads(out)["trace"] in out_file.read_text()
+    code, out, _ = run("from-vllm", "--gpu", "h100", "--json", *COMMAND)
+    assert "trace" not in json.loads(out)
