@@ -14,6 +14,8 @@ _OF_TASKS = ("srun", "mpirun", "mpiexec")
 _TASKS = ("-n", "-np", "--np", "--ntasks")
 # A server over several nodes has a task on each.
 _OVER_NODES = ("--nnodes", "--node-rank")
+# Of YAML that is read as a script, as SkyPilot's.
+_KEY = re.compile(r"^[ \t]*((?:min_)?replicas)[ \t]*:[ \t]*([2-9]|[1-9]\d{1,5})\b", re.MULTILINE)
 
 
 def replicas_of(before: Sequence[str], where: str) -> int | None:
@@ -72,6 +74,23 @@ def told_of_many(before: Sequence[str], words: Sequence[str]) -> str | None:
     if each is None or over_nodes or not any(re.fullmatch("[1-9][0-9]+|[2-9]", n) for n in tasks):
         return None
     return f"{each} starts it on several tasks: {_ONE_TAKEN}"
+
+
+def told_of_keys(text: str) -> str | None:
+    r"""Say that a text which is read as a script has a key for replicas; None: it has not.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+
+    Examples
+    --------
+    >>> told_of_keys("service:\n  replicas: 3\nrun: vllm serve m")
+    'replicas: 3 is not read here: one server is taken; --set cluster.instances=N has N'
+    """
+    found = _KEY.search(text)
+    return None if found is None else f"{found[1]}: {found[2]} is not read here: {_ONE_TAKEN}"
 
 
 def _values(name: str, words: Sequence[str]) -> Iterator[str]:

@@ -291,8 +291,8 @@ def _only_named(words: list[str]) -> bool:
 
 
 def _program(word: str) -> str:
-    """Return the program of a word, also of ``ExecStart=/usr/bin/vllm``."""
-    return word.rpartition("/")[2].rpartition("=")[2]
+    """Return the program of a word, also of ``ExecStart=/usr/bin/vllm`` and Make's ``@vllm``."""
+    return word.rpartition("/")[2].rpartition("=")[2].lstrip("@")
 
 
 def _start(words: list[str]) -> int | None:

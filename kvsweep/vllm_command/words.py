@@ -17,7 +17,7 @@ from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.release import Release
-from kvsweep.vllm_command.replicas import replicas_of, told_of_many
+from kvsweep.vllm_command.replicas import replicas_of, told_of_keys, told_of_many
 from kvsweep.vllm_command.shell import (
     VARIABLE,
     Started,
@@ -28,6 +28,7 @@ from kvsweep.vllm_command.shell import (
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
+_SPACES = "\u00a0\u2007\u2009\u200a\u200b\u202f\u2060\ufeff"
 _DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212")
 OF_THE_SHELL = "a variable of the shell: put in its value"
 """What is wrong with a word of which only the shell knows the value."""
@@ -107,7 +108,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
-    if many := told_of_many(started.before, started.words):
+    keys = told_of_keys(words[0]) if len(words) == 1 else None
+    if many := told_of_many(started.before, started.words) or keys:
         found.notes += (many,)
     found.replicas = replicas_of(started.before, where)
     found.replicated_by = "" if found.replicas is None else "--replicas"
@@ -117,7 +119,7 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
             add_part(parts, name, value, where)
         elif name is None:
             _refuse_variable(value, where)
-            _refuse_dash(value, where)
+            _refuse_typography(value, where)
             if found.model is not None:
                 raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
@@ -138,8 +140,11 @@ def _refuse_variable(word: str, where: str) -> None:
         raise InputError(f"{where}: {unmarked(word)}: {OF_THE_SHELL}")
 
 
-def _refuse_dash(word: str, where: str) -> None:
-    """Refuse an option that begins with a dash of a word processor, which is no hyphen."""
+def _refuse_typography(word: str, where: str) -> None:
+    """Refuse dashes and spaces of a word processor, which are no hyphens and no blanks."""
+    if found := next((each for each in word if each in _SPACES), None):
+        told = f"has a space that is no blank, U+{ord(found):04X}, and parts no words"
+        raise InputError(f"{where}: {unmarked(word)}: {told}; write blanks")
     if word[:1] in _DASHES:
         told = f"begins with {word[0]!r}: an option begins with hyphens"
         raise InputError(f"{where}: {unmarked(word)}: {told}, as --tensor-parallel-size or -tp")

@@ -572,3 +572,22 @@ def test_what_starts_a_server_several_times_is_told(before, after, told):
     """One was taken without a word."""
     notes = read_command([f"{before} vllm serve m{after}"]).notes
     assert [note.partition(":")[0] for note in notes] == ([told] if told else [])
+
+
+def test_a_key_for_replicas_in_what_is_read_as_a_script_is_told():
+    """As of SkyPilot's service."""
+    text = "service:\n  replicas: 3\nrun: |\n  vllm serve m \\\n    --max-num-seqs 64\n"
+    assert any(note.startswith("replicas: 3 is not read") for note in read_command([text]).notes)
+    for other in (text.replace("3", "1"), text.replace("  replicas", "# replicas")):
+        assert not read_command([other]).notes
+
+
+def test_a_recipe_of_make_may_be_silent():
+    assert read("serve:\n\t@vllm serve m \\\n\t\t--max-num-seqs 64\n")[0] == "m"
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u200b", "\u202f"])
+def test_spaces_that_are_no_blanks_are_told(space):
+    """The message was of a second model."""
+    with pytest.raises(InputError, match="a space that is no blank, U\\+"):
+        read_command([f"vllm serve Qwen/Qwen3-8B{space}--max-num-seqs 64"])
