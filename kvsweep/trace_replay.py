@@ -15,6 +15,7 @@ from kvsweep.config import NO_LATENCY, Scenario, load_sweep, parse_scenario
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.bounds import check_times
 from kvsweep.config.explain import shown
+from kvsweep.config.fleet import is_explicit
 from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.errors import InputError
 from kvsweep.metrics import RUN_VARIABLES
@@ -53,8 +54,9 @@ class Replay:
     requests : dict of str to array (n,)
         `REQUEST_COLUMNS`, in the order of the trace.
     steps : dict of str to int64 array
-        `STEP_COLUMNS`, per instance in order of time, instances one after the other. Those that
-        take no time (rule R11.8) are left out, which the measure `steps` counts.
+        `STEP_COLUMNS`, per instance in order of time, instances one after the other; -1 (or an
+        empty CSV field) where there is no value. Those that take no time (rule R11.8) are left
+        out, which the measure `steps` counts.
     events : dict of str to array
         The kernel's decisions, by the columns of `kvsweep.records.EVENT`, in the order in which
         each instance took them; under the replica's rules none.
@@ -205,6 +207,8 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
     requests = _columns(kernel_columns(single.outputs, [trace.requests]))
     order = np.argsort(single.outputs.steps["instance"], kind="stable")
     steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}
+    if not is_explicit(scenario):  # of others it is not logged, and 0 would be a full cache
+        steps["free_after"] = np.full(len(order), -1)
     events = {name: single.outputs.events[name] for name in EVENT_COLUMNS}
     return Replay(scenario, requests, steps, events, single.status.label, single.detail, trace)
 
@@ -251,7 +255,8 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                     0,  # none is in flight
                     free,
                     *(0, 0, 0),  # no copies go on beside its steps
-                    *(0, 0, 0),  # nor has it windows, transfers or a log of what was free after
+                    *(0, 0),  # nor has it windows or transfers
+                    -1,  # nor a log of what was free after
                 )
             )
     table = np.array(rows, np.int64).reshape(-1, len(STEP_COLUMNS))

@@ -529,3 +529,21 @@ def test_blanks_in_lists_of_names_do_not_count(run, results):
     metrics = "preemption_rate, throughput_rps"
     options = ("--metric", metrics, "--along", "gpu_blocks", "-o", "c.png")
     assert run("plot", results, "curve", *options)[0] == 0
+
+
+@pytest.mark.parametrize("rules", ["vllm", "blis"])
+def test_steps_of_a_replay_have_no_free_blocks_afterwards_where_none_are_logged(run, trace, rules):
+    """They were 0, as of a cache that is full."""
+    chosen = ("--set", f"engine.rules={rules}")
+    assert run("replay", trace, *chosen, "--steps", "s.csv")[0] == 0
+    with open("s.csv", newline="") as file:
+        steps = list(csv.DictReader(file))
+    assert {row["free_after"] for row in steps} == {""}
+    assert all(row["free_blocks"] for row in steps)
+
+
+def test_steps_of_a_replay_with_windows_have_the_free_blocks_afterwards(run, trace):
+    groups = 'cache.groups=[{kind="sliding", window=16}, {kind="full"}]'
+    assert run("replay", trace, "--set", groups, "--steps", "s.csv")[0] == 0
+    with open("s.csv", newline="") as file:
+        assert [row["free_after"] for row in csv.DictReader(file)][-1] == "8"
