@@ -18,6 +18,7 @@ from kvsweep.vllm_command.words import Command
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 _FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]+\S", re.IGNORECASE)
 _VARIABLE = re.compile(r"\\.|\$(?:\{(\w+)(?::-([^{}]*))?\}|(\w+))")
+_FLAGS = re.compile(r"^(?:--[\w-]+=\S*\s+)+")  # FROM --platform=linux/amd64 IMAGE
 _SCRIPT = re.compile(r"\S*\.(?:sh|bash|py)|\S*entrypoint\S*", re.IGNORECASE)
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 
@@ -106,15 +107,15 @@ def _built(text: str, where: str) -> _Stage:
     for keyword, rest in _instructions(text):
         known = {**arguments, **now.variables}
         if keyword == "FROM":
-            image, _, alias = _filled(rest, known).partition(" ")
+            told = _filled(_FLAGS.sub("", rest), known)
+            image, _, alias = told.partition(" ")
             stages[name] = now
             vllms = list(ENTRY_POINT) if is_image(image) else []
             base = _Stage(entry=vllms, image=image)
             now = replace(stages.get(image.lower(), base), own_command=False)
             name = alias.strip().rpartition(" ")[2].lower() or str(len(stages))
         elif keyword == "ARG":
-            key, given, value = rest.strip().partition("=")
-            arguments |= {key: _unquoted(_filled(value, known))} if given else {}
+            arguments |= _pairs(rest, known)
         elif keyword == "ENV":
             now = replace(now, variables={**now.variables, **_environment(rest, known)})
         elif keyword == "RUN" and (installed := release_of(_filled(rest, known))):
@@ -167,6 +168,11 @@ def _environment(text: str, known: dict[str, str]) -> dict[str, str]:
     name, _, value = text.partition(" ")
     if "=" not in name:
         return {name: _filled(value.strip(), known)}
+    return _pairs(text, known)
+
+
+def _pairs(text: str, known: dict[str, str]) -> dict[str, str]:
+    """Return the variables of ``A=1 B="2" C``, of which the last has no value."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -184,8 +190,3 @@ def _filled(text: str, known: dict[str, str]) -> str:
         return found[2] or found[0] if value is None else value
 
     return _VARIABLE.sub(put, text)[:MAX_SCRIPT_CHARACTERS]
-
-
-def _unquoted(text: str) -> str:
-    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    return text[1:-1] if quoted else text

@@ -121,3 +121,17 @@ def test_an_entry_point_takes_away_the_command_of_the_image_before():
     assert command_of(before + entry, "Dockerfile").text == "vllm serve m"
     own = f'{before}CMD ["-pp", "2"]\n{entry}'
     assert command_of(own, "Dockerfile").text == "vllm serve m -pp 2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'FROM --platform=linux/amd64 vllm/vllm-openai:v0.33.0\nCMD ["m", "-tp", "2"]',
+        'FROM --platform=$BUILDPLATFORM  vllm/vllm-openai AS x\nFROM x\nCMD ["m", "-tp", "2"]',
+        'ARG A=1 T=v1 B\nFROM vllm/vllm-openai:$T\nCMD ["m", "-tp", "2"]',
+        'FROM x\nARG N=2 M="m"\nENV TP=$N MODEL=$M\nCMD vllm serve $MODEL -tp $TP',
+    ],
+)
+def test_flags_of_from_and_several_arguments_are_read(text):
+    """The flag was taken for the image, and what follows an argument for its value."""
+    assert read_dockerfile(text, "Dockerfile").text == "vllm serve m -tp 2"
