@@ -232,6 +232,8 @@ def _of_text(text: str, where: str) -> Iterator[_Run]:
 def _of_words(words: list[str], where: str) -> Iterator[_Run]:
     """Yield a command, and those of a text in it: sh -c "vllm serve ..."."""
     inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
+    if _by_name(words[:inside]) is not None:  # the text is a value, as of --chat-template
+        inside = None
     if _only_named(words[:inside]):
         return
     if inside is None:
@@ -299,16 +301,23 @@ def _start(words: list[str]) -> int | None:
     """Return where the options of a server begin; None if these words start none."""
     if "pull" in words[:3]:
         return None
+    if (named := _by_name(words)) is not None:
+        return named
+    image = _image(words)
+    if image is None or not any(word in _RUN or VARIABLE in word for word in words[:image]):
+        return None
+    return image + 2 if words[image + 1 : image + 2] == ["serve"] else image + 1
+
+
+def _by_name(words: list[str]) -> int | None:
+    """Return where options begin behind vLLM's own command; None if it is not there."""
     for at, word in enumerate(words):
         runs = _program(word) == "vllm" or word == _CLI
         if runs and words[at + 1 : at + 2] == ["serve"]:
             return at + 2
         if word == _SERVER:
             return at + 1
-    image = _image(words)
-    if image is None or not any(word in _RUN or VARIABLE in word for word in words[:image]):
-        return None
-    return image + 2 if words[image + 1 : image + 2] == ["serve"] else image + 1
+    return None
 
 
 def _image(words: list[str]) -> int | None:

@@ -591,3 +591,12 @@ def test_spaces_that_are_no_blanks_are_told(space):
     """The message was of a second model."""
     with pytest.raises(InputError, match="a space that is no blank, U\\+"):
         read_command([f"vllm serve Qwen/Qwen3-8B{space}--max-num-seqs 64"])
+
+
+@pytest.mark.parametrize("one_text", [True, False])
+def test_a_value_that_speaks_of_a_server_starts_none(one_text):
+    words = ["vllm", "serve", "m", "--chat-template", "how to vllm serve models", "-tp", "2"]
+    text = " ".join(f"'{word}'" if " " in word else word for word in words)
+    found = read_command([text] if one_text else words)
+    values = {option.name: value for option, value in found.values.items()}
+    assert (found.model, values["--tensor-parallel-size"]) == ("m", "2")
