@@ -18,6 +18,9 @@ from kvsweep.traces.stack import (
 )
 from kvsweep.workload.requests import Requests
 
+NEAR = 1e-3
+"""Share of the ceiling by which `Hits.blocks_for` may miss, as each count takes a pass."""
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -133,10 +136,21 @@ class Hits:
     def blocks_for(self, share: float) -> int:
         """Return the fewest blocks that find so large a share of the ceiling under LRU.
 
-        By `curve`: from `exact_below` on `lru` may find a little less.
+        By `curve`. From `exact_below` on `lru` may find less: where that is more than `NEAR`,
+        as many blocks more as find it, while one fewer does not.
         """
         wanted = share * float(self.curve[-1])
-        return max(self.smallest, int(np.searchsorted(self.curve, wanted - 1e-9)))
+        low = max(self.smallest, int(np.searchsorted(self.curve, wanted - 1e-9)))
+        enough = (wanted - NEAR * float(self.curve[-1])) * self.block_size
+        if self.exact_below is None or low < self.exact_below or self.lru(low) >= enough:
+            return low
+        # A block that is made again takes the place of one other.
+        high = min(low + self.remade, self.largest)
+        high = high if self.lru(high) >= enough else self.largest
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.lru(middle) >= enough else (middle, high)
+        return high
 
     def _check(self, blocks: int) -> None:
         if blocks < self.smallest:

@@ -199,3 +199,13 @@ def test_points_reach_from_the_smallest_to_the_largest():
     assert points[-1] == hits.largest
     assert points == sorted(set(points))
     assert len(hits.points(10_000)) == hits.largest - hits.smallest + 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99, 1.0])
+def test_a_share_of_the_ceiling_is_found_by_the_blocks_that_are_told(share):
+    """Where content is made again, 18 blocks were told to find all, and found eight ninths."""
+    rows = [([(k * k % 5, 40)], 9) for k in range(12)]
+    hits = find_hits(lists(rows), 8)
+    told = hits.blocks_for(share)
+    assert hits.lru(told) >= (share - 1e-3) * hits.ceiling
+    assert told == hits.smallest or hits.lru(told - 1) < share * hits.ceiling
