@@ -631,3 +631,42 @@ def test_unequal_memory_is_told_of_the_cells_that_are_looked_at(tmp_path):
     ds = kvsweep.run(sweep, out=tmp_path / "b.zarr")
     for part, told in ((ds, 1), (ds.sel(policy="a"), 0), (ds.sel(policy=["b"]), 0)):
         assert sum(warning.kind == "unequal-memory" for warning in warnings_in(part)) == told
+
+
+NAMED = 'model = "llama-3.1-8b/h100/tp2"'
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"cache": "", "latency": NAMED}, True),
+        ({"cache": "block_size = 32", "latency": NAMED}, True),
+        ({"cache": "gpu_blocks = 2200", "latency": NAMED}, False),
+        ({"cache": "gpu_tokens = 35200", "latency": NAMED}, False),
+        ({"cache": "", "latency": NAMED, "grid": '"cache.gpu_blocks" = [900, 2200]'}, False),
+        ({"cache": ""}, False),  # steps of no GPU that is named
+    ],
+)
+def test_a_cache_that_nobody_has_sized_is_told_where_a_gpu_is_named(warned, sections, told):
+    found = warned(**sections)
+    assert ("assumed-blocks" in found) == told
+    if told:
+        sized = "2,200 blocks (70,400" if "32" in sections["cache"] else "2,200 blocks (35,200"
+        assert found["assumed-blocks"].text.startswith(f"{sized} tokens) in all 3 cells are the")
+        assert "latency.model 'llama-3.1-8b/h100/tp2'" in found["assumed-blocks"].text
+
+
+def test_a_replay_without_blocks_tells_whose_they_are(tmp_path):
+    from kvsweep.analysis.replayed import cell_of_replay
+    from kvsweep.trace_replay import run_replay
+
+    trace = tmp_path / "t.jsonl"
+    lines = [
+        {"timestamp": 10 * i, "input_length": 100, "output_length": 9, "hash_ids": [i]}
+        for i in range(20)
+    ]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    for more, told in (([], True), (["cache.gpu_blocks=500"], False)):
+        found = run_replay(trace, [f"latency.{NAMED}".replace(" ", ""), *more])
+        kinds = [warning.kind for warning in find_warnings(cell_of_replay(found))]
+        assert ("assumed-blocks" in kinds) == told

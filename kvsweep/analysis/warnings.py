@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsweep.analysis.assumed_blocks import assumed_blocks
 from kvsweep.analysis.cells import Cells, cells_of
 from kvsweep.analysis.kept_blocks import all_kept
 from kvsweep.analysis.losses import (
@@ -137,6 +138,7 @@ CHECKS = (
     burst,
     filling,
     late_start,
+    assumed_blocks,
     one_instance,
     short_memory,
     never_full,
