@@ -11,6 +11,7 @@ from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 from kvsweep.vllm_command.release import Release, release_of
+from kvsweep.vllm_command.systemd import without_what_is_taken_back
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OF_VLLM = re.compile(r"\b(VLLM_\w+)=")
@@ -214,7 +215,7 @@ def _of_text(text: str, where: str) -> Iterator[_Run]:
     if len(text) > MAX_SCRIPT_CHARACTERS:
         most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
         raise InputError(f"{where}: {len(text):,} characters; {most}")
-    text = _FENCE.sub("", text)
+    text = without_what_is_taken_back(_FENCE.sub("", text))
     if text.count("`") == sum(found[0][0] == "`" for found in _JOINED.finditer(text)):
         text = _JOINED.sub("\\\n", text)
     refuse_pieces(_OPAQUE.sub(_uncommented, text).replace("\\\n", " "), where)

@@ -600,3 +600,25 @@ def test_a_value_that_speaks_of_a_server_starts_none(one_text):
     found = read_command([text] if one_text else words)
     values = {option.name: value for option, value in found.values.items()}
     assert (found.model, values["--tensor-parallel-size"]) == ("m", "2")
+
+
+UNIT = "[Service]\nEnvironment=VLLM_X=1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{UNIT}; ExecStart=/usr/bin/vllm serve old\nExecStart=/usr/bin/vllm serve m\n",
+        f"{UNIT}ExecStart=/usr/bin/vllm serve old \\\n  --tensor-parallel-size 4\n"
+        "[Service]\nExecStart=\nExecStart=/usr/bin/vllm serve m\n",
+        f"{UNIT}ExecStart=/usr/bin/vllm serve a\nExecStart=\nExecStart=/usr/bin/vllm serve b\n"
+        "ExecStart= \r\nExecStart=/usr/bin/vllm serve m\n",
+    ],
+)
+def test_a_unit_starts_what_no_line_takes_back(text):
+    """Lines behind ; and those before an empty ExecStart= were told as further servers."""
+    assert read_command([text]).model == "m"
+
+
+def test_a_case_of_a_shell_ends_as_ever():
+    assert read_command(["case $X in\n a) vllm serve m\n ;;\nesac"]).model == "m"
