@@ -135,3 +135,12 @@ def test_the_tests_that_the_table_of_faults_names_exist():
     assert len(named) == text.count("`tests/") > 20
     for file, test in named:
         assert f"def {test}" in (ROOT / file).read_text(), test
+
+
+def test_the_readme_counts_the_recorded_runs():
+    folder = ROOT / "tests" / "goldens"
+    others = [path for path in folder.glob("vllm2/*/*.json.gz") if path.parent.name != "async"]
+    counts = [len(list(folder.glob(f"{name}/*.json.gz"))) for name in ("vllm", "vllm2/async")]
+    told = re.search(r"(?s)in (\d+) recorded runs of.*?, (\d+) of.*?and (\d+) with CPU", README)
+    assert told is not None
+    assert [int(number) for number in told.groups()] == [*counts, len(others)]
