@@ -8,18 +8,10 @@ import numpy as np
 
 from ..._jit import leaf
 from ..moving.connector import tell_blocks
+from ..moving.worth import lacks_to_offer
 from .due import catch_up, is_served, next_due
-from .slots import FAR, groups_of
+from .slots import groups_of
 from .tables import allocate
-
-
-@leaf
-def _lacks(lane, state, offers):
-    """Return how many tokens a request lacks to have a chunk to store; FAR: it will have none."""
-    filled = (np.int64(offers["next"]) + 1) * lane["chunk_tokens"]
-    if lane["prompt_only"] and filled > state["prompt"]:
-        return FAR
-    return max(filled - state["known"], np.int64(0))
 
 
 @leaf
@@ -30,7 +22,7 @@ def next_at_tier(lane, state, offers, step):
     """
     takes = np.int64(state["room"]) - state["computed"]
     leaves = np.int64(state["release_at"]) - (state["computed"] - state["flight"])
-    return step + max(min(takes, leaves, _lacks(lane, state, offers)), 0)
+    return step + max(min(takes, leaves, lacks_to_offer(lane, state, offers)), 0)
 
 
 @leaf
@@ -56,7 +48,7 @@ def _serve_one(inp, ws, lane, inst, tally, engine, place):
     allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, r >= lane["warmup"])
     tell_blocks(inp, ws, lane, inst, engine, state, s)
     offers = ws.offers[r]
-    if _lacks(lane, state, offers) == 0:  # and again in the next step, if that is refused
+    if lacks_to_offer(lane, state, offers) == 0:  # and again in the next step, if that is refused
         engine["offering"] = 1
     if state["known"] + 1 < state["limit"]:
         due = max(next_at_tier(lane, state, offers, inst["step"]), inst["step"] + 1)

@@ -6,8 +6,26 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import full_blocks
 from ..explicit.kept import tail_of
-from ..explicit.slots import slot_of, window_of
+from ..explicit.slots import FAR, slot_of, window_of
 from .search import chunks_known
+
+
+@leaf
+def _next_end(lane, offers):
+    """Return the tokens that fill the first chunk which a request has not offered yet."""
+    return (np.int64(offers["next"]) + 1) * lane["chunk_tokens"]
+
+
+@leaf
+def lacks_to_offer(lane, state, offers):
+    """Return how many tokens a decoding request lacks to have a chunk to store; FAR: none comes.
+
+    As `chunks_to_offer` has it, without drafts.
+    """
+    end = _next_end(lane, offers)
+    if lane["prompt_only"] and end > state["prompt"]:
+        return FAR
+    return max(end - state["known"], np.int64(0))
 
 
 @leaf
@@ -19,7 +37,7 @@ def chunks_to_offer(lane, state, offers, tokens):
     tokens = min(tokens, np.int64(state["known"]))
     if lane["prompt_only"]:
         tokens = min(tokens, np.int64(state["prompt"]))
-    if tokens < (offers["next"] + 1) * lane["factor"] * lane["block_size"]:
+    if tokens < _next_end(lane, offers):
         return np.int64(offers["next"])
     chunks = full_blocks(lane, tokens) // lane["factor"]
     if lane["volatile"] and tokens > state["prompt"] and not state["done"]:
