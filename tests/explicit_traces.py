@@ -16,6 +16,10 @@ PIPELINES = (
     *("pipeline and drafts", "pipeline, groups and drafts"),
 )
 TIERED = ("tier and groups", "tier and drafts", "tier, groups and drafts")
+POOLED = (
+    *("pools and groups", "pools and states", "pools and drafts", "pools, groups and drafts"),
+    *("tier and pools", "tier, pools and groups", "tier, pools and drafts"),
+)
 ROLES = ("roles", "roles and drafts", "roles and groups", "roles, groups and drafts")
 LEASES = ("leases", "leases and drafts", "leases and groups")
 ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
@@ -72,7 +76,7 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_routing(source, scenario["cluster"], routing)
     if feature.startswith("leases"):
         _add_leases(source, trace)
-    if feature == "pools":
+    if "pools" in feature:
         _add_pools(source, scenario)
     if feature.startswith("tier"):
         _add_tier(source, scenario)
@@ -227,7 +231,7 @@ def _add_pools(source, scenario):
             if source.chance(30):
                 pool["latency"]["window"] = list(source.pick(STEP_WINDOWS[:2]))
         cluster["pools"].append(pool)
-    if source.chance(50):
+    if engine.get("max_model_len") is None and source.chance(50):
         _add_lengths(source, engine, cluster["pools"])
 
 

@@ -111,7 +111,6 @@ def _check_tier(scenario: Scenario, what: str) -> None:
         (bool(state_groups(cache.groups)), groups, " where states are among them"),
         (engine.pipeline_parallel_size > 1, _stages(scenario), ""),
         (has_roles(scenario.cluster), "prefill and decode apart", ""),
-        (bool(scenario.cluster.pools), "cluster.pools", ""),
     ):
         if asked:
             message = f"with {named} there is only cpu_blocks = 0{where}{_hint(scenario)}"

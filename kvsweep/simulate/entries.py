@@ -104,7 +104,7 @@ ALL: tuple[Entry, ...] = (
             *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *STATES, *APART),
             *_rare_but("concurrency", "reach"),
         ),
-        'first run with offload = "vllm" and groups or drafts',
+        'first run with offload = "vllm" and groups, drafts or pools',
         more=30,
     ),
     Entry(

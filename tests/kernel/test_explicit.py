@@ -546,3 +546,17 @@ def test_blocks_that_are_kept_for_who_waits_for_ever_are_no_bug():
     assert "can wait for ever in a small pool" in single.detail
     with pytest.raises(naive.StepLimit):
         naive.simulate(found.trace("kept-for-ever"))
+
+
+@settings(max_examples=60)
+@given(explicit_traces.traces(features=explicit_traces.POOLED, closed_loop=True))
+def test_kernel_equals_twin_where_instances_of_pools_have_more(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("feature", explicit_traces.POOLED)
+def test_kernel_equals_twin_on_longer_traces_of_pools(feature):
+    rng = random.Random(f"pooled/{feature}")
+    for _ in range(8):
+        trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []

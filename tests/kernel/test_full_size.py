@@ -112,3 +112,21 @@ def test_bursts(name, blocks):
 def test_sessions(name, blocks):
     tier = TIER if any("offload" in each.get("cache", {}) for each in TIERS[name]) else {}
     compare(batches.scenario(SESSIONS, {"cache": {"gpu_blocks": blocks}}, tier, *TIERS[name]))
+
+
+@pytest.mark.parametrize("blocks", [1000, 400])
+@pytest.mark.parametrize("name", ["prompts", "prompts, async", "arc", "outputs too, async"])
+def test_pools_that_are_alike_leave_what_one_cluster_leaves(name, blocks):
+    """With a tier one engine moves runs of blocks, and the other blocks that have identities."""
+    changes = [SESSIONS, TIER, *TIERS[name], {"cache": {"gpu_blocks": blocks}}]
+    pools = {"cluster": {"instances": None, "pools": [{"instances": 1}]}}
+    found = []
+    for more in ({}, pools):
+        inputs = batches.lanes_of(batches.scenario(*changes, more), SEEDS)
+        outputs = allocate_outputs(inputs, keep_requests=True)
+        run_lanes(inputs, outputs)
+        assert (outputs.tallies["status"] == 0).all()
+        assert outputs.tallies["reloads"].min() > 0
+        found.append([batches.lane_results(inputs, outputs, lane) for lane in range(len(SEEDS))])
+    for pair in zip(*found, strict=True):
+        assert set(batches.differing(*pair)) <= MAY_DIFFER

@@ -70,7 +70,6 @@ EAGLE = {"speculative": {"tokens": 2, "method": "eagle"}}
             {"cluster": APART},
             "cache.cpu_blocks: with prefill and decode apart",
         ),
-        ({"cluster": {"pools": [{"instances": 1}]}}, "cache.cpu_blocks: with cluster.pools"),
         ({"engine": EAGLE}, "engine.speculative.method: 'eagle', but with cpu_blocks"),
     ],
 )
