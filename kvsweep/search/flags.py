@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.config.groups import keeps_some
 from kvsweep.config.served_model import sized
 from kvsweep.config.served_text import exchange_text, stages_text, states_text
-from kvsweep.policies import Offload
 from kvsweep.search.instances_text import (
     attention_text,
     block_text,
@@ -31,16 +29,13 @@ from kvsweep.search.server_model import (
     model_name,
     server_blocks,
 )
-from kvsweep.sizing.capacity import cpu_chunk, cpu_copies
+from kvsweep.search.tier_flags import tier_flags, tier_notes
+from kvsweep.sizing.capacity import cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
 from kvsweep.sizing.gpus import find_gpu
-from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
-
-# Keys of the cache that vLLM's connector takes from its own configuration.
-CONNECTOR = ("offload_block_factor", "offload_prompt_only", "offload_eviction")
 
 Flag = tuple[str, str | None]
 
@@ -119,14 +114,7 @@ def _memory(scenario: Scenario, folder: Path, gpus: int) -> Iterator[Flag]:
         yield "--gpu-memory-utilization", f"{model.utilization:.12g}"
     if not blocks_follow(scenario):
         yield from _if_common(scenario, folder, "--num-gpu-blocks-override")
-    bytes_per_token = cache.kv_bytes_per_token
-    if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
-        # The bytes are those of one GPU; vLLM takes the size of all.
-        block = round(cache.block_size * bytes_per_token / max(1, len(cache.groups)))
-        size = cache.cpu_blocks * cpu_chunk(block, gpus, cache.offload_block_factor)
-        # Rounded up by less than a chunk, so that all of them fit.
-        yield "--kv-offloading-size", f"{ceil(size / GIB * 1e6) / 1e6:.12g}"
-        yield "--kv-offloading-backend", "native"
+    yield from tier_flags(scenario, folder, gpus)
 
 
 def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
@@ -184,7 +172,7 @@ def _scheduling(scenario: Scenario, folder: Path) -> Iterator[Flag]:
 
 
 def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
-    cluster, engine, cache = scenario.cluster, scenario.engine, scenario.cache
+    cluster, engine = scenario.cluster, scenario.engine
     if model_name(scenario, folder) == PLACEHOLDER:
         yield _unnamed(scenario)
     if cluster.instances > 1 and not has_pools(scenario):
@@ -211,13 +199,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     for key in ("preempt_for_urgent", "pipeline_fair_share"):
         if getattr(engine, key):
             yield f"engine.{key} = true: vLLM does not do this"
-    if cache.cpu_blocks and cache.offload != Offload.VLLM.label:
-        yield f"cache.offload = {cache.offload!r}: vLLM has no such tier"
-    elif cache.cpu_blocks:
-        others = [key for key in CONNECTOR if key in cache.model_fields_set]
-        if others:
-            keys = ", ".join(f"cache.{key}" for key in others)
-            yield f"{keys}: to be set in kv_connector_extra_config of --kv-transfer-config"
+    yield from tier_notes(scenario, folder)
     model = scenario.model
     if model is not None and model.gpu is not None and not blocks_follow(scenario):
         there = max(0, sized(scenario, folder).blocks - 1)

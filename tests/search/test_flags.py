@@ -438,3 +438,18 @@ def test_blocks_that_no_attention_takes_are_told(tmp_path, served_model, told):
         text = f"{served_model}[cache]\ngpu_blocks = 9000\nblock_size = {size}\n"
         notes = " ".join(served_by(tmp_path, text).notes)
         assert ("its attention takes blocks of 16 tokens" in notes) == wrong
+
+
+def test_a_tier_has_its_size_where_a_preset_tells_the_bytes_of_a_token(tmp_path):
+    """They were asked of the link alone, so that with tokens/us the command had no tier."""
+    cache = '[cache]\ncpu_blocks = 20000\noffload = "vllm"\ntransfer_bandwidth = 0.4\n'
+    found = served_by(tmp_path, '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n' + cache)
+    assert "--kv-offloading-size 39.0625 --kv-offloading-backend native" in found.command
+    assert not any("kv-offloading" in note for note in found.notes)
+
+
+def test_a_tier_without_a_size_is_told(tmp_path):
+    cache = '[cache]\ncpu_blocks = 20000\noffload = "vllm"\ntransfer_bandwidth = 0.4\n'
+    found = served_by(tmp_path, "[latency]\nbeta = [7000, 17, 3]\n" + cache)
+    assert "offloading" not in found.command
+    assert any(note.startswith("cache.cpu_blocks = 20000: nothing tells") for note in found.notes)
