@@ -90,12 +90,6 @@ def _check_common(scenario: Scenario, what: str) -> None:
         ("cache", "eviction", cache.eviction != Eviction.LRU.label, "eviction 'lru'"),
         ("engine", "victim", engine.victim != Victim.LAST.label, "victim 'last'"),
         ("engine", "preempt_for_urgent", engine.preempt_for_urgent, "preempt_for_urgent = false"),
-        (
-            "latency",
-            "first_steps_us",
-            bool(scenario.latency.first_steps_us),
-            "no slow first steps",
-        ),
     )
     for section, key, asked, only in refused:
         if asked:

@@ -94,7 +94,7 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_explicit,
-        (*_EXPLICIT, *STATES, *_rare_but("concurrency", "lease", "reach")),
+        (*_EXPLICIT, *STATES, *_rare_but("concurrency", "lease", "reach", "first_steps")),
         "first run with groups and drafts, or with rarer features beside",
         more=40,
     ),
@@ -109,7 +109,7 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_states,
-        (*_EXPLICIT, *_rare_but("concurrency", "reach"), "windows", *APART),
+        (*_EXPLICIT, *_rare_but("concurrency", "reach", "first_steps"), "windows", *APART),
         "first run with groups of states",
         more=20,
     ),
@@ -124,7 +124,10 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_pipelines_rare,
-        (*NO_EXPLICIT, *CONNECTOR, *MOVES, *_rare_but("concurrency", "reach"), *APART),
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *MOVES, *APART),
+            *_rare_but("concurrency", "reach", "first_steps"),
+        ),
         "first run with pipelines, and groups or drafts beside",
         more=30,
     ),

@@ -28,6 +28,7 @@ from kvsweep.workload.traces import load_trace
 
 CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth": 1.0}}
 ASYNC = {"engine": {"async_scheduling": True}}
+COLD = {"latency": {"first_steps_us": [2500]}}
 TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
 WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
 CONNECTED_WINDOW = {"cache": {**CONNECTED["cache"], **WINDOW["cache"]}}
@@ -51,7 +52,7 @@ FEATURES = {
     "a tier, and another victim": ({**TIERED, "engine": {"victim": "random"}}, "run_rare"),
     "another victim": ({"engine": {"victim": "random"}}, "run_rare"),
     "another eviction": ({"cache": {"eviction": "lfu"}}, "run_rare"),
-    "slow first steps": ({"latency": {"first_steps_us": [2500]}}, "run_rare"),
+    "slow first steps": (COLD, "run_rare"),
     "few under way": ({"workload": {"concurrency": 3}}, "run_rare"),
     "urgent heads": (
         {"engine": {"scheduler": "priority", "preempt_for_urgent": True}},
@@ -66,9 +67,15 @@ FEATURES = {
     "a window": (WINDOW, "run_groups"),
     "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_groups"),
     "a window, few under way": ({**WINDOW, "workload": {"concurrency": 3}}, "run_groups"),
+    "a window, slow first steps": ({**WINDOW, **COLD}, "run_explicit"),
     "states": (STATES, "run_states"),
+    "states, slow first steps": ({**STATES, **COLD}, "run_states"),
     "states, asynchronous": ({**STATES, **ASYNC}, "run_states"),
     "a pipeline": ({"engine": {"pipeline_parallel_size": 2}}, "run_pipelines"),
+    "a pipeline, slow first steps": (
+        {**COLD, "engine": {"pipeline_parallel_size": 2}},
+        "run_pipelines_rare",
+    ),
     "a pipeline of states, asynchronous": (
         {**STATES, "engine": {"pipeline_parallel_size": 3, "async_scheduling": True}},
         "run_pipelines_rare",

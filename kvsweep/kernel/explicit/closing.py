@@ -5,7 +5,7 @@ from ...records import NONE, PREFILL
 from ..moving.connector import build
 from ..moving.stalls import close_copies, close_empty
 from ..time.device import mark_empty
-from ..time.step_time import step_time
+from ..time.step_time import cold_time, is_cold, step_time
 from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
 from .classes import announce_class
 from .counted_batches import announce_counted
@@ -18,6 +18,8 @@ def _compute(ws, lane, inst, engine):
     """Let the device compute the batch that has been scheduled; return when it has."""
     begins = inst["clock"] + inst["device"]
     duration = step_time(lane, inst)
+    if is_cold(lane, inst):
+        duration += cold_time(lane, inst)
     if lane["moves"]:
         begins += engine["stall"]
     if lane["stages"]:

@@ -15,6 +15,7 @@ from ..moving.stalls import note_stall, rests
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
 from ..time.instance import clear_step
+from ..time.step_time import is_cold
 from .admitting import admit
 from .batches import in_ring
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
@@ -185,6 +186,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
 @leaf
 def _run(inp, ws, out, lane, inst, tally, index, until):
     """Take what may be taken at once before `until`; return whether there was anything."""
+    if is_cold(lane, inst):
+        return False
     if lane["stages"]:
         return run_classes(inp, ws, lane, inst, tally, index, until)
     if lane["by_phase"]:
