@@ -35,7 +35,7 @@ SPLIT = 0.5
     ),
 )
 @click.argument("measurements", type=click.Path(path_type=Path))
-@click.option("--out", type=PresetPath(), help="Write the preset.")
+@click.option("-o", "--out", type=PresetPath(), help="Write the preset.")
 @click.option(
     "--from",
     "start",

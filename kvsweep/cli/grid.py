@@ -52,6 +52,7 @@ NAMED = 10
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
 @click.option(
+    "-o",
     "--out",
     type=StorePath(write=True),
     metavar="STORE",

@@ -70,7 +70,7 @@ def measure() -> None:
 @click.option(
     "--query-tokens", type=positive, default=32, show_default=True, help="Tokens of the query Q."
 )
-@click.option("--out", type=OutputPath(), help="Store [results/prefix-<MODEL>.zarr].")
+@click.option("-o", "--out", type=OutputPath(), help="Store [results/prefix-<MODEL>.zarr].")
 @click.option("--overwrite", is_flag=True, help="Replace the store, and files that are there.")
 @click.option("--csv", "folder", type=OutputPath(), help="Folder for CSV files.")
 @click.option(

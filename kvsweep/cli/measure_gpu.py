@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of the layers' weights and their products; attention and output layer are bf16.",
 )
-@click.option("--out", type=PresetPath(), help="Write the preset.")
+@click.option("-o", "--out", type=PresetPath(), help="Write the preset.")
 @click.option("--store", type=OutputPath(), help="Store [results/steps-<MODEL>.zarr].")
 @click.option(
     "--kind",

@@ -137,3 +137,9 @@ def test_paths_complete_in_the_shell(names, command):
     for param in takes:
         found = param.shell_complete(click.Context(command), "results/")
         assert [item.type for item in found] == ["file"], param.name
+
+
+@pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
+def test_what_is_written_to_is_named_alike_by_every_command(names, command):
+    found = [option.opts for option in command.params if {"-o", "--out"} & set(option.opts)]
+    assert found in ([], [["-o", "--out"]])
