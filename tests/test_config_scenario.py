@@ -375,17 +375,6 @@ def test_the_replica_has_no_slow_first_steps():
     assert message in refused(given)
 
 
-def test_slow_first_steps_have_no_rule_beside_the_connector():
-    given = {
-        "cache": {"cpu_blocks": 9, "offload": "vllm", "transfer_bandwidth": 1.0},
-        "latency": {"first_steps_us": [5]},
-    }
-    with pytest.raises(
-        InputError, match=r"latency\.first_steps_us: has no rule with cache\.offload"
-    ):
-        parse_scenario(given, "scenario")
-
-
 def test_slow_first_steps_go_with_a_preset_and_into_a_trace():
     latency = {"model": "llama-3.1-8b/h100/tp2", "first_steps_us": [184_000, 130_000]}
     made = parse_scenario({"latency": latency}, "t.json")

@@ -186,9 +186,6 @@ def _check_tier(scenario: Scenario) -> None:
     if engine.preempt_for_urgent:
         message = "has no rule with cache.offload = 'vllm': vLLM does not do this"
         raise KeyProblem(("engine", "preempt_for_urgent"), message)
-    if scenario.latency.first_steps_us:
-        message = "has no rule with cache.offload = 'vllm', where steps may be empty"
-        raise KeyProblem(("latency", "first_steps_us"), message)
     if cache.block_size * cache.offload_block_factor == 1:
         # The last known token is computed in any case: nothing would be left of such a load.
         message = "offload 'vllm' moves at least two tokens: needs a block_size of more than 1"

@@ -7,6 +7,7 @@ INSTANCE_FIELDS = (
     Field("end", i64, "us", "end of the last step (the clock also moves to queue entries)"),
     Field("device", i64, "us", "asynchronous: what the step takes that begins at `clock`, or 0"),
     Field("step", i64, "step", "index of the next step"),
+    Field("empty", i64, "step", "with a connector: steps so far that had no tokens"),
     Field("phase", i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", i64, "step", "earliest step at which a running request needs attention"),
     Field("try_head_at", i64, "step", "next at which a block may be filled that the head hits"),

@@ -102,7 +102,7 @@ ALL: tuple[Entry, ...] = (
         engine.run_moving,
         (
             *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *STATES, *APART),
-            *_rare_but("concurrency", "reach"),
+            *_rare_but("concurrency", "reach", "first_steps"),
         ),
         'first run with offload = "vllm" and groups, drafts or pools',
         more=30,

@@ -1,18 +1,20 @@
-"""The first steps of an instance that take longer, beside groups, drafts, roles and pipelines."""
+"""The first steps that take longer, beside groups, drafts, roles, pipelines and a tier."""
 
 import random
 
 import batches
 import explicit_traces
 import pytest
+import strategies
 import twin
 
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.workspace import allocate_outputs
 
+OFFLOAD = "offload"
 FEATURES = (
     *(*explicit_traces.FEATURES, *explicit_traces.PIPELINES, *explicit_traces.POOLED[:4]),
-    *("routed roles", "leases"),
+    *("routed roles", "leases", *explicit_traces.TIERED, "tier and pools", OFFLOAD),
 )
 TIMES = ((2500,), (900, 0, 70), (0, 0, 700), (3, 0, 20, 1000))
 """None so long that heads which preempt each other in a circle reach the limit of steps."""
@@ -22,7 +24,11 @@ APART = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth":
 
 def cold(rng, features=FEATURES, requests=30):
     """Return a random trace of features whose first steps take longer."""
-    trace = explicit_traces.random_trace(rng, features, requests, closed_loop=True)
+    feature = rng.choice(features)
+    if feature == OFFLOAD:
+        trace = strategies.random_trace(rng, requests, True, asynchronous=True, offload=True)
+    else:
+        trace = explicit_traces.random_trace(rng, (feature,), requests, closed_loop=True)
     trace["scenario"]["latency"]["first_steps_us"] = list(rng.choice(TIMES))
     return trace
 
@@ -67,3 +73,20 @@ def test_stages_share_what_a_first_step_takes_longer(asynchronous):
 def test_instances_that_prefill_and_that_decode_have_first_steps_of_their_own():
     """One that decodes computes the last token of the prompt once more."""
     assert durations({}, APART) == [[8000], [8000, 1000, 1500, 1020, 1000, 1000]]
+
+
+def test_steps_that_only_wait_for_copies_are_none_of_the_first():
+    """A second prompt awaits the store of the first one's blocks, which it takes."""
+    rows = [
+        {"id": k, "arrival_us": 10_000 * k, "prompt": [[k, 32]], "output": [10 + k, 2]}
+        for k in range(2)
+    ]
+    cache = {"block_size": 16, "gpu_blocks": 3, "cpu_blocks": 9, "offload": "vllm"}
+    cache |= {"transfer_bandwidth": 0.001, "transfer_base_latency_us": 0}
+    latency = {"beta": [1000, 0, 0], "first_steps_us": [500, 400, 300, 200]}
+    scenario = {"cache": cache, "latency": latency}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    steps = twin.run_kernel(trace).outputs.steps
+    computes = steps["duration_us"] - steps["stall_us"]
+    assert computes[computes > 0].tolist() == [1500, 1400, 1300, 1200]
+    assert steps["stall_us"].max() > 0

@@ -41,7 +41,9 @@ def close_copies(ws, out, lane, inst, tally, index, engine, end, row):
     ws.batches[engine["batch_lo"] + scheduled_batch(lane, engine)]["stall"] = engine["stall"]
     if engine["queued"] == 0:
         inst["transfer"] = engine["stall"]
-    inst["step"] += engine["size"] + engine["plain"] == 0
+    if engine["size"] + engine["plain"] == 0:
+        inst["step"] += 1
+        inst["empty"] += 1
     return changes
 
 

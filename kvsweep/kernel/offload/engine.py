@@ -92,6 +92,7 @@ def _step(inp, ws, out, lane, inst, tally, index):
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
         announce(inp, ws, lane, inst, tally, end)
     _enqueue(inst, off, end, changes)
+    inst["empty"] += inst["prefill_tokens"] + inst["decode_tokens"] == 0
     off["sampling"] = 1
     inst["transfer"] = off["stall"]
 

@@ -8,7 +8,7 @@ from ..scheduling.by_counts import is_countable, schedule_by_counts
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..time.decoding import next_fill, settled_tokens
 from ..time.instance import clear_step
-from ..time.step_time import step_time
+from ..time.step_time import cold_time, is_cold, step_time
 from . import copies
 from .admit import admit_or_load
 from .at_once import store_step
@@ -128,4 +128,6 @@ def schedule_step(inp, ws, out, lane, inst, tally, index):
     compute = 0
     if inst["prefill_tokens"] + inst["decode_tokens"] > 0:
         compute = step_time(lane, inst)
+        if is_cold(lane, inst):
+            compute += cold_time(lane, inst)
     return compute, stall

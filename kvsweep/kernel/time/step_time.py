@@ -64,14 +64,14 @@ def step_time(lane, inst):
 
 @leaf
 def is_cold(lane, inst):
-    """Return whether the next step is one of the first, which take longer by `cold_time`."""
-    return inst["step"] < lane["first_steps"]
+    """Return whether the next step with tokens is one of the first: these take longer."""
+    return lane["first_steps"] > 0 and inst["step"] - inst["empty"] < lane["first_steps"]
 
 
 @leaf
 def cold_time(lane, inst):
     """Return what the step that has just been scheduled takes longer, us."""
-    step = inst["step"]
+    step = inst["step"] - inst["empty"]
     extra = 0
     if step == 0:
         extra = lane["first_step0"]

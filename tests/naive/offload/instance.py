@@ -59,6 +59,8 @@ class OffloadInstance(Instance):
         Whether batches would change nothing before the next event.
     blocked : bool
         Whether it waits for the oldest batch, as there is nothing to schedule: whoever enters.
+    computed : int
+        Batches so far that had tokens.
     """
 
     step_type = OffloadStep
@@ -69,6 +71,7 @@ class OffloadInstance(Instance):
         self.streams = Streams(scenario.cache)
         self.unsubmitted = []
         self.asleep = self.blocked = False
+        self.computed = 0
 
     def next_event(self):
         entry = self.arriving[0][0] if self.arriving else inf
@@ -148,7 +151,10 @@ class OffloadInstance(Instance):
         }
 
     def _duration(self, decision):
-        return self.latency.step_us(decision.prefilled, decision.decoded)
+        compute = self.latency.step_us(decision.prefilled, decision.decoded)
+        compute += self.latency.cold_us(self.computed)
+        self.computed += 1
+        return compute
 
     def _process_oldest(self, now):
         batch = self.queue[0]
