@@ -672,6 +672,22 @@ def test_a_replay_without_blocks_tells_whose_they_are(tmp_path):
         assert ("assumed-blocks" in kinds) == told
 
 
+def test_a_link_between_roles_that_no_server_has_is_told_with_its_unit(warned):
+    """As of tokens per millisecond: 25 GB/s are 0.381 tokens of 65,536 bytes in a microsecond."""
+    roles = "prefill_instances = 2\ndecode_instances = 2\nkv_transfer_bandwidth = "
+    known = {"latency": 'model = "llama-3.1-8b/h100/tp2"', "workload": workload(requests=50)}
+    found = warned(cluster=f"{roles}380.0", **known)["fast-link"]
+    assert found.text.startswith("each GPU sends 24,904 GB/s from prefill to decode in all 3 cells")
+    assert "over the 65,536 bytes of a token: 0.381 of 25 GB/s" in found.text
+    assert "fast-link" not in warned(cluster=f"{roles}0.381", **known)
+    assert "fast-link" not in warned(cluster=f"{roles}13.7", **known)  # NVLink: 900 GB/s
+    groups = "gpu_blocks = 200\ngroups = [{ kind = 'full' }, { kind = 'sliding', window = 32 }]"
+    half = warned(cluster=f"{roles}760.0", cache=groups, **known)["fast-link"]
+    assert "sends 24,904 GB/s" in half.text
+    assert "over the 32,768 bytes of a token: 0.763 of 25 GB/s" in half.text
+    assert "fast-link" not in warned(cluster=f"{roles}380.0")  # bytes of a token are not known
+
+
 def test_links_between_roles_of_our_sweeps_and_pages_are_some_that_servers_have():
     """Of 10 tokens in a microsecond: 655 GB/s with the 65,536 bytes of Llama-3.1-8B on two GPUs."""
     files = [*SWEEPS.rglob("*.toml"), *(SWEEPS.parent / "docs").glob("*.md")]

@@ -15,6 +15,7 @@ import numpy as np
 
 from kvsweep.analysis.assumed_blocks import assumed_blocks
 from kvsweep.analysis.cells import Cells, cells_of
+from kvsweep.analysis.fast_link import fast_link
 from kvsweep.analysis.kept_blocks import all_kept
 from kvsweep.analysis.losses import (
     errored,
@@ -139,6 +140,7 @@ CHECKS = (
     filling,
     late_start,
     assumed_blocks,
+    fast_link,
     one_instance,
     short_memory,
     never_full,

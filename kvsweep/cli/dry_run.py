@@ -120,12 +120,13 @@ def _left(
 def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
     """Return what is told of the models, tiers and defaults of a sweep."""
     from kvsweep.config.served_text import defaults_text, model_texts, models_left
-    from kvsweep.config.transfer import transfer_text
+    from kvsweep.config.transfer import pull_text, transfer_text
     from kvsweep.search.server_model import start_text
 
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
+    apart = (each for each in cells.variants if each.cluster.kv_transfer_bandwidth is not None)
     return {
-        "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
+        "transfers": list(dict.fromkeys([*map(transfer_text, tiers), *map(pull_text, apart)])),
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
         "defaults": told(defaults_text, sweep),

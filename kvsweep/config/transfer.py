@@ -161,5 +161,25 @@ def transfer_text(cache: Cache) -> str:
     )
 
 
+def pull_gb_per_s(scenario: Scenario) -> float | None:
+    """Return the GB/s of each GPU from prefill to decode; None if that is not known, or no link."""
+    bandwidth, token = scenario.cluster.kv_transfer_bandwidth, scenario.cache.kv_bytes_per_token
+    if bandwidth is None or token is None:
+        return None
+    # Tokens are counted in each group, which has its part of the bytes of a token.
+    return bandwidth * token / max(1, len(scenario.cache.groups)) / GIGA_PER_MICRO
+
+
+def pull_text(scenario: Scenario) -> str:
+    """Write the speed of transfers from prefill to decode."""
+    bandwidth = scenario.cluster.kv_transfer_bandwidth
+    assert bandwidth is not None
+    text = f"{_three_digits(bandwidth)} tokens/us from prefill to decode"
+    reached = pull_gb_per_s(scenario)
+    if reached is None:
+        return text
+    return f"{text}: {reached:,.4g} GB/s of each GPU"
+
+
 def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -553,3 +553,14 @@ def test_no_file_of_the_name_of_standard_output_is_made(run, file, tmp_path, arg
     assert (code, out) == (2, "")
     assert err.endswith("-: a file '-' would be made; standard output is '/dev/stdout'\n")
     assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
+
+
+def test_dry_run_tells_the_speed_from_prefill_to_decode(run, tmp_path):
+    text = "[workload]\nrequests = 5\nrate = 9.0\n[cluster]\nprefill_instances = 1\n"
+    text += "decode_instances = 1\nkv_transfer_bandwidth = 0.381\n[grid]\nseed = [0]\n[latency]\n"
+    (tmp_path / "a.toml").write_text(f'{text}model = "llama-3.1-8b/h100/tp2"\n')
+    told = "0.381 tokens/us from prefill to decode"
+    assert f"transfers    {told}: 24.97 GB/s of each GPU\n" in run("grid", "a.toml", "--dry-run")[1]
+    (tmp_path / "a.toml").write_text(f"{text}beta = [5000, 10, 5]\n")
+    size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
+    assert size["transfers"] == [told]
