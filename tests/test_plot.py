@@ -1525,3 +1525,20 @@ def test_names_that_would_turn_the_text_round_are_escaped_in_figures():
         told = " ".join(text.get_text() for text in figure.findobj(Text))
         assert "b\\u202eevil" in told
         assert "\u202e" not in told
+
+
+def test_gib_below_the_axes_of_a_cliff_take_nothing_of_its_panels():
+    """The rows were so flat that a name stood on the marks of the row above."""
+    sweep = {
+        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "policies": {},
+        "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
+    }
+
+    def heights(ds):
+        figure = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05))
+        check_layout(figure)
+        return np.array([axes.get_window_extent().height for axes in figure.axes]) / figure.dpi
+
+    plain, known = heights(h8(4)), heights(h8(4).assign_attrs(sweep=json.dumps(sweep)))
+    assert (known >= 0.98 * plain).all()

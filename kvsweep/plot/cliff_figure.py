@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 7  # as many as there are colours
 MAX_PANELS = 6
 TITLE = 48  # letters above a panel
+MEMORY_LINES = 0.43  # inches, of the GiB below two axes and below their name
 
 
 @checked
@@ -114,7 +115,9 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     """Draw whole curves, close-up and cliff rows, one column wide."""
     rows = 0.12 + 0.27 * len(cliff.groups)
     more = KEY_LINE * max(0, len(cliff.groups) - 3)  # than three names have room
-    figure = style.new_figure(height=4.1 + more + rows)
+    gib = unit_gib(ds, cliff.along)
+    memory = 0.0 if gib is None else MEMORY_LINES
+    figure = style.new_figure(height=4.1 + more + rows + memory)
     whole, close, forest = _places(figure, [1.75 + more, 1.55, rows])
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     array = _measure(ds, cliff)
@@ -133,7 +136,6 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         place = group.mean_curve.value
         close.plot([place, place], [y_limits[0], cliff.threshold], lw=0.7, color=style.colour(i))
     draw_rows(forest, cliff, x_limits)
-    gib = unit_gib(ds, cliff.along)
     for axes in (whole, close, forest):
         style.number_axis(axes, array[cliff.along], gib)
     close.tick_params(labelbottom=False)
