@@ -22,12 +22,12 @@ class PrefixCell:
     Attributes
     ----------
     trial : Trial
-        One of them.
+        The one with the middle prompt.
     count : int
     measured_ms : float
         Median time to first token.
     fitted_ms : float
-        Simulated under the coefficients fitted to all sizes.
+        The same, of each trial's prompt simulated under the coefficients fitted to all sizes.
     predicted_ms : float
         Simulated under those fitted to the other sizes; nan if there are none.
     """
@@ -113,7 +113,15 @@ def _cells(measured: Measured, size: str, latency: Latency) -> list[PrefixCell]:
         trials = [t for t in measured.trials if t.size == size and t.condition == condition]
         if trials:
             median = float(np.median([trial.ttft_ms for trial in trials]))
-            fitted = simulate_first_token(latency, trials[0])
-            predicted = simulate_first_token(without, trials[0]) if without else np.nan
-            cells.append(PrefixCell(trials[0], len(trials), median, fitted, predicted))
+            fitted = _median_ms(latency, trials)
+            predicted = _median_ms(without, trials) if without else np.nan
+            middle = sorted(trials, key=lambda trial: trial.prompt)[(len(trials) - 1) // 2]
+            cells.append(PrefixCell(middle, len(trials), median, fitted, predicted))
     return cells
+
+
+def _median_ms(latency: Latency, trials: list[Trial]) -> float:
+    """Return the median of simulated times of trials of a cell, whose queries may differ."""
+    prompts = {trial.prompt: trial for trial in trials}
+    times = {size: simulate_first_token(latency, trial) for size, trial in prompts.items()}
+    return float(np.median([times[trial.prompt] for trial in trials]))

@@ -1,5 +1,7 @@
 """Calibration on first-token times with and without a cached prefix."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -303,3 +305,18 @@ def test_coefficients_that_trials_do_not_tell_are_named(tmp_path):
     assert untimed.startswith("no output tokens were timed: beta[0] has what alpha[0] takes")
     hits = [trial._replace(token_ms=np.nan) for trial in trials if trial.condition == "hit"]
     assert "beta[0], beta[1], beta[4]: not told" in " ".join(not_told(hits))
+
+
+def test_trials_of_a_size_may_have_queries_of_several_lengths():
+    """The median of all was compared with what the first one takes, and a right fit called bad."""
+    longer = [made(a, a, kind) for a in (256, 512, 1024) for kind in ("hit", "miss")]
+    trials = []
+    for one in longer:
+        for query in (600, 32, 32, 32, 32):
+            prompt = one.prompt - 32 + query
+            trial = one._replace(prompt=prompt, token_ms=np.nan)
+            trials.append(trial._replace(ttft_ms=simulate_first_token(TRUTH, trial)))
+    found = calibrate_prefix(Path("t"), Measured(trials, {}), {})
+    assert found.problems == ()
+    assert all(cell.fitted_ms == pytest.approx(cell.measured_ms, rel=0.01) for cell in found.cells)
+    assert [cell.trial.prompt for cell in found.cells] == [one.prompt for one in longer]
