@@ -38,7 +38,8 @@ from .pruning import smaller_pools
 from .routers import routing_fields, scorer_table
 
 MOST_ANEW = 20
-"""With victims that had got far, work is done so often at most, or they preempt in a circle."""
+"""So often work is done at most, or requests preempt in a circle, with victims that had got far; or
+with prompts that run while others wait to be pulled."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,10 @@ def set_request_lists(
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * copies
-    again *= np.where(lanes["victim"] == Victim.LAST, 1, MOST_ANEW)
+    anew = lanes["victim"] != Victim.LAST
+    # A prompt without its blocks begins again and again while others await to be pulled.
+    anew |= (lanes["disaggregated"] != 0) & (lanes["reserve_full_prompt"] == 0)
+    again *= np.where(anew, MOST_ANEW, 1)
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
     longest = largest(requests["prompt"] + requests["output"])

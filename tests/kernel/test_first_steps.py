@@ -1,6 +1,9 @@
 """The first steps that take longer, beside groups, drafts, roles, pipelines and a tier."""
 
+import gzip
+import json
 import random
+from pathlib import Path
 
 import batches
 import explicit_traces
@@ -90,3 +93,9 @@ def test_steps_that_only_wait_for_copies_are_none_of_the_first():
     computes = steps["duration_us"] - steps["stall_us"]
     assert computes[computes > 0].tolist() == [1500, 1400, 1300, 1200]
     assert steps["stall_us"].max() > 0
+
+
+def test_a_prompt_that_begins_anew_until_others_are_pulled_is_no_circle():
+    """It lacks blocks for 184 ms, the first step where those are pulled to: 3,210 steps."""
+    file = Path(__file__).with_name("waits_to_be_pulled.json.gz")
+    assert list(twin.differences(json.loads(gzip.decompress(file.read_bytes())))) == []
