@@ -36,7 +36,7 @@ def aligned(
     first, second = _without_others(first, second, "A"), _without_others(second, first, "B")
     unmatched = []
     for dim in map(str, first.dims):
-        here, there = ([*map(_key, x[dim].values.tolist())] for x in (first, second))
+        here, there = _keys(first[dim].values.tolist(), second[dim].values.tolist())
         only_a = tuple(v for v in here if v not in there)
         only_b = tuple(v for v in there if v not in here)
         if only_a or only_b:
@@ -105,6 +105,23 @@ def _with_orders(
 def changes_requests(key: str) -> bool:
     """Whether a key of `differing` says what is requested, by itself or in a policy."""
     return key.startswith("workload") or (key.startswith("policies.") and ".workload" in key)
+
+
+def _keys(first: list[Any], second: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the values of an axis in two stores, equal where they are written alike.
+
+    0.3 and 0.1 + 0.2 are, which differ in the last bit alone, unless a store has them both.
+    """
+    here, there = ([*map(_key, values)] for values in (first, second))
+    rounded = [[*map(_rounded, values)] for values in (here, there)]
+    if any(len(set(values)) < len(values) for values in rounded):
+        return here, there
+    return rounded[0], rounded[1]
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number as it is written, with 15 digits."""
+    return float(f"{value:.15g}") if isinstance(value, float) else value
 
 
 def _key(value: Any) -> Any:

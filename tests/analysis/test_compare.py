@@ -289,3 +289,16 @@ def test_equal_cells_are_told_of_those_without_a_difference():
     told = "1 no interval, 2 no difference shown, 1 of which are equal in every seed"
     assert told in text
     assert "+2,400.0 %" in text
+
+
+def test_values_that_are_written_alike_are_the_same_value():
+    """0.1 + 0.2 is 0.3 but for its last bit: no value was in both stores, 0.3 in A, 0.3 in B."""
+    rows = noise()
+    a = made(rows, blocks=[0.1, 0.2, 0.3])
+    b = made(rows[1:] + 1.0, blocks=[0.2, 0.1 + 0.2])
+    found = compare(a, b, "preemption_rate")
+    assert [item.difference for item in found.differences] == pytest.approx([1.0, 1.0])
+    assert [(u.axis, u.only_a, u.only_b) for u in found.unmatched] == [("gpu_blocks", (0.1,), ())]
+    both = made(rows, blocks=[0.1, 0.3, 0.1 + 0.2])  # where a store tells them apart
+    found = compare(both, b, "preemption_rate")
+    assert [item.mean_a for item in found.differences] == pytest.approx([rows[2].mean()])
