@@ -1133,3 +1133,17 @@ def test_a_front_says_how_many_seeds_it_rests_on_and_who_is_not_drawn():
     one = ds.isel(seed=[0])
     told = check_layout(plot.plot_pareto(one, pareto_front(one, goals)))
     assert not any("seeds" in text for text in told)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda ds: plot.plot_attainment(ds, {"ttft_ms": 300}),
+    lambda ds: plot.plot_cdf(ds, "ttft_ms"),
+])  # fmt: skip
+def test_requests_of_which_nothing_is_left_and_of_stacked_seeds_are_refused(draw):
+    """They ended in tracebacks of NumPy's and xarray's."""
+    ds = with_requests()
+    with pytest.raises(InputError, match=r"^axis: no value of 'seed' is left"):
+        draw(ds.isel(seed=[]))
+    (other, *_) = [dim for dim in ds["status"].dims if dim != "seed"]
+    with pytest.raises(InputError, match=r"^axis: 'x' has seeds in it"):
+        draw(ds.stack(x=(other, "seed")))

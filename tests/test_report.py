@@ -664,3 +664,12 @@ def test_effects_that_have_no_interval_are_not_told_as_not_shown_alone():
     ds = xr.concat([ds, ds.isel(scheduler=[0]).assign_coords(scheduler=["sjf"])], "scheduler")
     some = effects_text(factorial_effects(ds, "ttft_p99_ms", ["scheduler"])).splitlines()
     assert "no effect of a single change is shown; 1 of 2 have no interval" in some
+
+
+def test_axes_that_are_stacked_have_a_value_of_each():
+    """Of a place of both the summary ended in a traceback."""
+    ds = dataset(np.zeros((2, 2, 3)), policies=["a", "b"], blocks=[10, 20], seeds=range(3))
+    lines = summary_text(ds.stack(x=("policy", "gpu_blocks"))).splitlines()
+    (axis,) = [line.split() for line in lines if line.endswith("a, 10, a, 20, b, 10, b, 20")]
+    assert axis[:2] == ["x", "4"]
+    assert [line.split()[-1] for line in lines if line.startswith("x a, 10")] == ["0"]

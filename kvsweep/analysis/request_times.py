@@ -122,6 +122,7 @@ def _check_requests(ds: xr.Dataset, argument: str, what: str = "") -> None:
         raise InputError(
             f"{argument}: single requests are needed, which `kvsweep grid --requests` stores{what}"
         )
+    variables.check_axes(ds, ds["request_status"])
 
 
 def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels:

@@ -9,6 +9,7 @@ import xarray as xr
 import kvsweep
 from analysis.synthetic import dataset, h8, status
 from kvsweep.analysis import cells, variables
+from kvsweep.analysis.effects import factorial_effects
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 
@@ -226,3 +227,17 @@ def test_of_what_a_cell_does_neither_more_nor_less_is_said_to_be_better():
     assert {told[name] for name in ("preemption_rate", "ttft_mean_ms", "evictions")} == {"less"}
     assert variables.better("ttft_p99_ms") == variables.better("ttft_p99.9_ms") == "less"
     assert variables.better("what_somebody_added") == variables.better("own_p99_ms") == ""
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_seeds_that_are_stacked_with_an_axis_are_refused(reset):
+    """Means are over seeds: they ended in a traceback of xarray's."""
+    ds = dataset(np.zeros((2, 3, 4)), policies=["a", "b"], blocks=[1, 2, 3], seeds=range(4))
+    stacked = ds.stack(x=("policy", "seed"))
+    if reset:
+        stacked = stacked.reset_index("x")
+    for ask in (variables.get, factorial_effects):
+        with pytest.raises(InputError, match=r"^axis: 'x' has seeds in it, .*ds\.unstack\('x'\)"):
+            ask(stacked, "preemption_rate")
+    assert variables.get(ds.isel(seed=1), "preemption_rate").shape == (2, 3)
+    assert variables.get(ds.stack(x=("policy", "gpu_blocks")), "preemption_rate").shape == (4, 6)
