@@ -10,7 +10,6 @@ from kvsweep.analysis.gib import unit_gib
 from kvsweep.explorer import answers
 from kvsweep.explorer.messages import Show, check_measures
 from kvsweep.explorer.stages import NARROW, Stage
-from kvsweep.metrics import VARIABLES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,8 +66,7 @@ def answer_of(
         If there is no such measure.
     """
     check_measures(show.measures, [measure["name"] for measure in subject.measures])
-    names = list(dict.fromkeys(answers.base_of(m, VARIABLES) for m in show.measures))
-    results = tuple(part.dataset(stage.points, stage.seeds, names) for part in parts)
+    results = tuple(part.dataset(stage.points, stage.seeds, show.measures) for part in parts)
     first = results[0]
     known = first["seed"].values.tolist() if "seed" in first.dims else []
     answer: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +43,17 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     return both
 
 
-def base_of(measure: str, known: Collection[str]) -> str:
-    """Return the variable that a measure is of: of ``ttft_p99_ms`` it is ``ttft_ms``."""
-    if measure in known:
-        return measure
+def variables_of(measures: Sequence[str], known: Container[str]) -> list[str]:
+    """Return the variables of which measures are told: of ``ttft_p99_ms`` that is ``ttft_ms``.
+
+    Also one of that very name, as somebody may have assigned it in other units.
+    """
+    both = (name for measure in measures for name in (measure, _of_quantiles(measure)))
+    return list(dict.fromkeys(name for name in both if name in known))
+
+
+def _of_quantiles(measure: str) -> str:
+    """Return the variable that would have a measure as one of its quantiles."""
     stem, _, rest = measure.rpartition("_p")
     unit = rest.partition("_")[2]
     return f"{stem}_{unit}" if unit else stem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
+from kvsweep.explorer.answers import variables_of
 from kvsweep.explorer.commands import store_command
 from kvsweep.explorer.controls import AXES, Control
 from kvsweep.explorer.messages import Settings, check_settings
@@ -67,8 +69,9 @@ class StoredPart:
         """
         raise InputError("page: of a store nothing is simulated; explore its sweep for lives")
 
-    def dataset(self, points: Sequence[int], seeds: int, names: Sequence[str]) -> xr.Dataset:
-        """Return some variables and the status, read from the disk."""
+    def dataset(self, points: Sequence[int], seeds: int, measures: Sequence[str]) -> xr.Dataset:
+        """Return what measures are of, and the status, read from the disk."""
+        names = variables_of(measures, [*map(str, self.results.data_vars)])
         return load(self.results[["status", *names]])
 
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
@@ -97,12 +100,17 @@ class OfStore:
     Raises
     ------
     InputError
-        If it has no numeric axis.
+        If it has no numeric axis, or no status, as means over seeds have none.
     """
 
     kind = "store"
 
     def __init__(self, ds: xr.Dataset, name: str) -> None:
+        if "status" not in ds:
+            raise InputError(
+                f"{name}: has no status of cells, as a mean has none: give the store or a part of "
+                "it, ds.sel(...), over whose seeds means are taken here"
+            )
         self.name = name
         self.title = str(ds.attrs.get("title", name))
         self.question = str(ds.attrs.get("question", ""))
@@ -183,7 +191,8 @@ class OfStore:
         chosen = {key: control.value for key, control in controls.items()} | settings
         places = {dim: controls[dim].choices.index(value) for dim, value in chosen.items()}
         cells = self._ds.isel(places, drop=True).sortby(along)
-        return StoredPart(cells, is_whole=not places, cliff=bool(self._asked))
+        whole = not places and cells["status"].size == _planned(self._ds)
+        return StoredPart(cells, is_whole=whole, cliff=bool(self._asked))
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the command that tells the same cliff, or draws the same curve."""
@@ -194,3 +203,11 @@ class OfStore:
     def toml(self, settings: Settings, along: str) -> str:
         """Refuse: a store is made already."""
         raise InputError(f"{self.name}: a store has no settings to save; its sweep has")
+
+
+def _planned(ds: xr.Dataset) -> int:
+    """Count the cells of the sweep that a dataset is of, or a part of; a [design] has points more.
+
+    Of points one is looked at, which is never the whole.
+    """
+    return prod(len(values) for values in sweep_of(ds).get("grid", {}).values())

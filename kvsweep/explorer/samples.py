@@ -15,6 +15,7 @@ from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.warnings import find_warnings
 from kvsweep.config.axes import POLICY, SEED, Axis, about
 from kvsweep.errors import InputError
+from kvsweep.explorer.answers import variables_of
 from kvsweep.explorer.stages import Stage, stages
 from kvsweep.metrics import QUANTILES, VARIABLES
 from kvsweep.policies import Status
@@ -119,11 +120,11 @@ class Samples:
         return [(group, first, seeds) for first, group in sorted(groups.items())]
 
     def dataset(
-        self, points: Sequence[int], seeds: int, names: Sequence[str] | None = None
+        self, points: Sequence[int], seeds: int, measures: Sequence[str] | None = None
     ) -> xr.Dataset:
         """Return some points with the first seeds, as a store of them would be opened.
 
-        Of the variables, those of some `names`, and the status; all if not given.
+        Of the variables, those that some `measures` are of, and the status; all if not given.
 
         Raises
         ------
@@ -136,7 +137,7 @@ class Samples:
         rows, columns = list(points), slice(0, seeds)
         labels = np.array([status.label for status in Status])
         arrays: dict[str, Any] = {"status": (dims, labels[self.status[rows, columns]])}
-        for name in self.values if names is None else names:
+        for name in self.values if measures is None else variables_of(measures, VARIABLES):
             variable = VARIABLES[name]
             if name not in self.values:
                 wanted = " or ".join(f"slo.{level}_ms" for level in variable.levels)

@@ -34,8 +34,8 @@ class Part(Protocol):
     def simulate(self, points: Sequence[int], first: int, last: int) -> None:
         """Simulate some points with some of the seeds."""
 
-    def dataset(self, points: Sequence[int], seeds: int, names: Sequence[str]) -> xr.Dataset:
-        """Return some variables at some points with the first seeds, and the status."""
+    def dataset(self, points: Sequence[int], seeds: int, measures: Sequence[str]) -> xr.Dataset:
+        """Return what measures are of, at some points with the first seeds, and the status."""
 
     def life(self, value: float, seed: int) -> dict[str, Any]:
         """Return the life of every request at a value of the axis: told, present, data.

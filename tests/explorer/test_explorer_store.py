@@ -7,6 +7,7 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
 from kvsweep import simulate
+from kvsweep.errors import InputError
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.of_store import OfStore
 
@@ -117,3 +118,36 @@ def test_each_quantile_says_which_it_is(ds):
     for percent in (50, 99):
         assert labels[f"ttft_p{percent}_ms"].startswith(f"{percent}th percentile of time to first")
     assert not any("quantile" in label for label in labels.values())
+
+
+def test_measures_that_somebody_added_can_be_chosen(ds):
+    """They are offered; one without `_p` in its name ended in an internal error."""
+    late = ds["ttft_ms"] / 1000
+    own = ds.assign(
+        wasted=2 * ds["preemption_rate"], late_s=late, ttft_p99_ms=ds["ttft_p99_ms"] * 3
+    )
+    measures = ["wasted", "late_p99_s", "ttft_p99_ms"]
+    with listening(OfStore(own, "small.zarr")) as page:
+        page.ask(show(1, {"policy": "least-loaded"}, measures=measures, threshold=None))
+        (answer,) = page.until("curves", 1)
+    chosen = ds.sel(policy="least-loaded").mean("seed")
+    wanted = [2 * chosen.preemption_rate, chosen.ttft_p99_ms / 1000, 3 * chosen.ttft_p99_ms]
+    for told, expected in zip(answer["measures"], wanted, strict=True):
+        assert told["curves"][0]["mean"] == pytest.approx(expected.values.tolist()), told["name"]
+
+
+def test_warnings_are_those_of_the_part_that_is_explored(ds):
+    """Of a part with one axis left those of all cells were told, which are stored."""
+    entry = '{"kind": "burst", "text": "of all", "cells": 1, "of": 84, "worst": {}}'
+    ds = ds.assign_attrs(warnings=f"[{entry}]")
+    assert [str(each) for each in kvsweep.warnings_of(ds)] == ["of all"]
+    with listening(OfStore(ds.sel(policy="least-loaded"), "small.zarr")) as page:
+        page.ask(show(1))
+        (answer,) = page.until("curves", 1)
+    assert not any("of all" in note for note in answer["notes"])
+
+
+def test_a_mean_over_seeds_is_refused(ds):
+    """It has no status: the page told of an internal error."""
+    with pytest.raises(InputError, match=r"^small\.zarr: has no status of cells"):
+        OfStore(ds.mean("seed", keep_attrs=True), "small.zarr")
