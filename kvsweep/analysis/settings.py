@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY
 from kvsweep.config.canonical import leaves
+from kvsweep.policies import Routing
 from kvsweep.store import FOLDERS, scenarios_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _of_policy(ds: xr.Dataset, sweep: dict[str, Any], policy: str | None) -> dic
     """Return the scenario of a policy by dotted key, without axes: that of the first, changed."""
     found = dict(leaves(sweep.get("scenario", {})))
     others = scenarios_of(ds.attrs, FOLDERS) if {"base", "toml"} <= ds.attrs.keys() else None
-    own = sweep.get("policies", {}).get(policy, {})
+    own = _own(sweep, policy)
     tables = {key: value for key, value in own.items() if isinstance(value, dict)}
     plain = {key: value for key, value in own.items() if key not in tables}
     if others is None:
@@ -83,6 +84,13 @@ def _of_policy(ds: xr.Dataset, sweep: dict[str, Any], policy: str | None) -> dic
     # Lists are in the others as they are simulated, and not as they were written.
     plain = {key: value for key, value in plain.items() if not isinstance(value, list)}
     return found | others.get(str(policy), {}) | plain
+
+
+def _own(sweep: dict[str, Any], policy: str | None) -> dict[str, Any]:
+    """Return what a policy sets: a bundle of the file, or the routing of that name."""
+    bundles: dict[str, dict[str, Any]] = sweep.get("policies", {})
+    is_routing = policy not in bundles and any(policy == each.label for each in Routing)
+    return {"cluster.routing": policy} if is_routing else bundles.get(str(policy), {})
 
 
 def _name(ds: xr.Dataset, key: str) -> str | None:

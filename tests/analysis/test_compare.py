@@ -302,3 +302,23 @@ def test_values_that_are_written_alike_are_the_same_value():
     both = made(rows, blocks=[0.1, 0.3, 0.1 + 0.2])  # where a store tells them apart
     found = compare(both, b, "preemption_rate")
     assert [item.mean_a for item in found.differences] == pytest.approx([rows[2].mean()])
+
+
+def test_a_policy_that_is_no_bundle_is_the_routing_of_its_name():
+    """That of the first policy was told of all, so that equal routings seemed to differ."""
+    scenario = SCENARIO | {"cluster": {"routing": "round-robin"}}
+    two = made(np.stack([noise()] * 2), policies=["round-robin", "least-loaded"], scenario=scenario)
+    one = made(noise(), scenario=SCENARIO | {"cluster": {"routing": "least-loaded"}})
+    bundle = {"least-loaded": {"cluster.routing": "weighted"}}
+    told = json.loads(two.attrs["sweep"]) | {"policies": bundle}
+    other = two.assign_attrs(sweep=json.dumps(told))
+    chosen = two.sel(policy="least-loaded")
+    key, routing = "cluster.routing", "round-robin"
+    for a, b, wanted in [
+        (one, chosen, []),
+        (two.sel(policy="round-robin"), chosen, [(key, routing, "least-loaded")]),
+        (one, two.sel(policy="round-robin"), [(key, "least-loaded", routing)]),
+        (two, other, [(f"policies.least-loaded.{key}", "least-loaded", "weighted")]),
+    ]:
+        found = compare(a, b, "preemption_rate").differing
+        assert [(d.key, d.a, d.b) for d in found if d.key != "policy"] == wanted

@@ -38,7 +38,8 @@ def test_members_of_an_axis_of_one_store_are_compared(run, stores):
     chosen = ("--at-a", "policy=round-robin", "--at-b", "policy=least-loaded")
     code, out, _ = run("compare", stores[0], stores[0], *chosen, "--metric", "steps")
     assert code == 0
-    assert "policy  round-robin  least-loaded" in out
+    assert "cluster.routing  round-robin  least-loaded" in out
+    assert "policy           round-robin  least-loaded" in out
     assert "7 cells:" in out
 
 
