@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from kvsweep.analysis.settings import policies_of, settings
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import POLICY
 from kvsweep.errors import InputError
+from kvsweep.store.inputs import FILES, TRACES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,10 +72,14 @@ def _without_others(array: xr.DataArray, other: xr.DataArray, name: str) -> xr.D
 
 
 def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
-    """Yield what is not the same in two stores: makers, keys of the sweeps, chosen axis values."""
+    """Yield what is not the same in two stores: makers, keys of the sweeps, chosen axis values.
+
+    And files that are others by the same name: traces, presets and configurations.
+    """
     for key in _MAKERS:
         if a.attrs.get(key) != b.attrs.get(key):
             yield Differing(key, a.attrs.get(key), b.attrs.get(key))
+    yield from _other_files(a, b)
     common = set(map(str, a.dims)) & set(map(str, b.dims))
     if POLICY in common:
         pairs = [(name, name) for name in policies_of(a) if name in policies_of(b)]
@@ -87,6 +93,15 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
         else:
             told = [(f"policies.{p}.{key}", v) for (p, _), v in zip(pairs, values, strict=True)]
         yield from (Differing(k, *map(jsonable, v)) for k, v in told if v[0] != v[1])
+
+
+def _other_files(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
+    """Yield the sums of files that both stores name, and that have another content in each."""
+    for kind in (TRACES, FILES):
+        first, second = (json.loads(ds.attrs.get(kind, "{}")) for ds in (a, b))
+        for name in first:
+            if name in second and first[name] != second[name]:
+                yield Differing(f"{kind}.{name}", first[name], second[name])
 
 
 def _with_orders(
@@ -104,7 +119,9 @@ def _with_orders(
 
 def changes_requests(key: str) -> bool:
     """Whether a key of `differing` says what is requested, by itself or in a policy."""
-    return key.startswith("workload") or (key.startswith("policies.") and ".workload" in key)
+    if key.startswith(("workload", f"{TRACES}.")):
+        return True
+    return key.startswith("policies.") and ".workload" in key
 
 
 def _keys(first: list[Any], second: list[Any]) -> tuple[list[Any], list[Any]]:

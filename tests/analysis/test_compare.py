@@ -322,3 +322,17 @@ def test_a_policy_that_is_no_bundle_is_the_routing_of_its_name():
     ]:
         found = compare(a, b, "preemption_rate").differing
         assert [(d.key, d.a, d.b) for d in found if d.key != "policy"] == wanted
+
+
+def test_files_that_are_others_by_the_same_name_are_what_differs():
+    """A trace that was replaced: "The sweeps have the same settings", of equal request lists."""
+    a, b = made(noise()), made(noise() + 1.0)
+    a.attrs |= {"traces": json.dumps({"t.jsonl": "11", "same": "0"}), "files": '{"p.toml": "3"}'}
+    b.attrs |= {"traces": json.dumps({"t.jsonl": "22", "same": "0"}), "files": '{"q.toml": "4"}'}
+    found = compare(a, b, "preemption_rate")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [("traces.t.jsonl", "11", "22")]
+    assert (found.paired, found.same_requests) == (True, False)
+    b.attrs |= {"traces": a.attrs["traces"], "files": '{"p.toml": "4"}'}
+    found = compare(a, b, "preemption_rate")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [("files.p.toml", "3", "4")]
+    assert found.same_requests
