@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 from typing import Any
 
-from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
+from kvsweep.analysis.compare_records import Comparison, Difference, Differing, Unmatched
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.wording import ALL, MISSING, counted, level, number, signed
 from kvsweep.report.table import interval_text, plural, seeds_note, table, unit_of
@@ -13,6 +14,7 @@ from kvsweep.report.table import interval_text, plural, seeds_note, table, unit_
 MAX_ROWS = 40  # `ALL` has all
 MAX_KEYS = 12
 MAX_VALUES = 4
+MAX_VALUE = 40  # letters of a setting
 
 
 def compare_text(found: Comparison) -> str:
@@ -43,17 +45,36 @@ def differing_parts(found: Comparison) -> list[str]:
     """Return what the sweeps differ in."""
     if not found.differing:
         return ["The sweeps have the same settings."]
-    rows = [(item.key, _value(item.a), _value(item.b)) for item in found.differing[:MAX_KEYS]]
+    rows = [(item.key, *_both(item)) for item in found.differing[:MAX_KEYS]]
     lines = ["What differs:", table(("", "A", "B"), rows)]
     more = len(found.differing) - MAX_KEYS
     return [*lines, f"... and {more:,} more keys; {ALL} has all"] if more > 0 else lines
 
 
+def _both(item: Differing) -> tuple[str, str]:
+    """Return both values of a key so that they differ: numbers with their digits, texts cut."""
+    texts = [_value(item.a), _value(item.b)]
+    if texts[0] == texts[1]:
+        texts = [repr(item.a), repr(item.b)]
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))])
+    first, second = (_cut(text, same) for text in texts)
+    return first, second
+
+
 def _value(value: Any) -> str:
     if value is None:
         return MISSING
-    text = level(value) if isinstance(value, str | bool | int | float) else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return level(value) if isinstance(value, str | bool | int | float) else str(value)
+
+
+def _cut(text: str, place: int) -> str:
+    """Return the part of a long text in which a place of it is."""
+    if len(text) <= MAX_VALUE:
+        return text
+    start = 0 if place <= MAX_VALUE // 2 else min(place - MAX_VALUE // 2, len(text) - MAX_VALUE)
+    end = start + MAX_VALUE
+    head = f"...{text[start + 3 : end]}" if start else text[:end]
+    return head if end >= len(text) else f"{head[:-3]}..."
 
 
 def _verdicts(found: Comparison) -> str:

@@ -336,3 +336,19 @@ def test_files_that_are_others_by_the_same_name_are_what_differs():
     found = compare(a, b, "preemption_rate")
     assert [(d.key, d.a, d.b) for d in found.differing] == [("files.p.toml", "3", "4")]
     assert found.same_requests
+
+
+@pytest.mark.parametrize(("a", "b", "told"), [
+    (12.34567, 12.34568, ("12.34567", "12.34568")),
+    ("a" * 50 + "1.csv", "a" * 50 + "2.csv", (f"...{'a' * 32}1.csv", f"...{'a' * 32}2.csv")),
+    ("b" * 30 + "1" * 40, "b" * 30 + "2" * 40,
+     (f"...{'b' * 17}{'1' * 17}...", f"...{'b' * 17}{'2' * 17}...")),
+    ("c" * 50 + ".csv", "c" * 50 + ".csv.gz", (f"...{'c' * 33}.csv", f"...{'c' * 30}.csv.gz")),
+    ("e1" + "f" * 60, "e2" + "f" * 60, ("e1" + "f" * 35 + "...", "e2" + "f" * 35 + "...")),
+])  # fmt: skip
+def test_values_that_differ_are_told_as_different(a, b, told):
+    """Cut at the 37th letter, or to four digits, both columns had the same text."""
+    stores = [made(noise(), scenario=SCENARIO | {"workload": {"x": value}}) for value in (a, b)]
+    (line,) = [x for x in compare_text(compare(*stores, "preemption_rate")).splitlines()
+               if x.startswith("workload.x")]  # fmt: skip
+    assert line.split()[1:] == list(told)
