@@ -14,6 +14,8 @@ from kvsweep.store import FOLDERS, scenarios_of
 if TYPE_CHECKING:
     import xarray as xr
 
+_TRACE = "workload.trace"
+
 
 def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
     """Return the sweep of a store; empty of a dataset that was not opened from one."""
@@ -48,6 +50,8 @@ def settings(ds: xr.Dataset, policy: str | None, common: Set[str] = frozenset())
         if name is None or ds[name].size != 1 or common & set(map(str, ds[name].dims)):
             continue
         found[key] = ds[name].values.reshape(-1).tolist()[0]
+    if policy is not None and found.get(_TRACE):  # whose name may have that of the policy in it
+        found[_TRACE] = found[_TRACE].replace("{policy}", policy)
     return found
 
 

@@ -352,3 +352,14 @@ def test_values_that_differ_are_told_as_different(a, b, told):
     (line,) = [x for x in compare_text(compare(*stores, "preemption_rate")).splitlines()
                if x.startswith("workload.x")]  # fmt: skip
     assert line.split()[1:] == list(told)
+
+
+def test_policies_that_have_traces_of_their_own_have_other_requests():
+    """Of `{policy}` in the name of a trace equal request lists were told."""
+    scenario = SCENARIO | {"workload": {"trace": "{policy}-{seed}.json"}}
+    ds = made(np.stack([noise(), noise() + 2.0]), policies=["slow", "fast"], scenario=scenario)
+    found = compare(ds.isel(policy=0), ds.isel(policy=1), "preemption_rate")
+    assert (found.paired, found.same_requests) == (True, False)
+    told = [(d.key, d.a, d.b) for d in found.differing]
+    assert ("workload.trace", "slow-{seed}.json", "fast-{seed}.json") in told
+    assert compare(ds, ds, "preemption_rate").same_requests
