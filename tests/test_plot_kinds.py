@@ -43,6 +43,7 @@ from kvsweep.plot import style
 from kvsweep.plot.cliff_rows import plot_many_cliffs
 from kvsweep.plot.extent import near_threshold
 from kvsweep.plot.labels import elided
+from kvsweep.plot.medium import current
 
 
 def lines_of(axes):
@@ -1147,3 +1148,20 @@ def test_requests_of_which_nothing_is_left_and_of_stacked_seeds_are_refused(draw
     (other, *_) = [dim for dim in ds["status"].dims if dim != "seed"]
     with pytest.raises(InputError, match=r"^axis: 'x' has seeds in it"):
         draw(ds.stack(x=(other, "seed")))
+
+
+def test_the_open_point_of_a_tradeoff_is_the_first_that_is_drawn():
+    """Of a smallest value that no cell serves the label told, and no point was open."""
+    ds = loaded()
+    rates = ds["rate"].values.tolist()
+    first = ds["policy"] == ds["policy"][0]
+    lost = ds["ttft_ms"].where((ds["rate"] > rates[0]) & (first | (ds["rate"] > rates[1])))
+    figure = plot.plot_tradeoff(ds.assign(ttft_ms=lost), "throughput_rps", "ttft_p99_ms", "rate")
+    (axes,) = figure.axes
+    told = " ".join(axes.get_xlabel().split())
+    assert f"{number(rates[1])} (open) to {number(rates[-1])}" in told
+    paper = current().theme.paper
+    begun = [line for line in axes.lines if line.get_markerfacecolor() == paper]
+    wanted = ds["throughput_rps"].isel(policy=0, rate=1).mean("seed")
+    points = [x for line in begun for x in line.get_xdata() if not np.isnan(x)]
+    assert points == pytest.approx([float(wanted)])

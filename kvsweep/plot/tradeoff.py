@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
@@ -18,6 +19,8 @@ from kvsweep.plot.medium import current
 from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -91,18 +94,19 @@ def plot_tradeoff(
             f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
     lines = [_paired(across, up) for (_, across), (_, up) in zip(*pairs, strict=True)]
-    if all(np.isnan(across).all() for across, _ in lines):
+    drawn = _drawn([across for across, _ in lines])
+    if not drawn.size:
         raise InputError(f"tradeoff: no cell has both {x} and {y}")
     with style.drawing():
         told = means_text((across for across, _ in lines), confidence)
         below = room_below(names, style.COLUMN_WIDTH, beside=False) + style.LINE * told.count("\n")
         panel = one_panel(ax, ds, HEIGHT + below)
         for i, (across, up) in enumerate(lines):
-            _draw(panel, across, up, i, confidence, resamples)
+            _draw(panel, across, up, i, int(drawn[0]), confidence, resamples)
         begin_at_zero(panel, "x", [arrays[0].values])
         begin_at_zero(panel, "y", [arrays[1].values])
         scale_by_means(panel, threshold)
-        _label(panel, arrays[0], arrays[1], axis, told)
+        _label(panel, arrays[0], arrays[1], axis[drawn], told)
         if threshold is not None:
             draw_threshold(panel, threshold)
         ends = [(name, np.nan) for name in names]
@@ -116,17 +120,30 @@ def _paired(across: Floats, up: Floats) -> tuple[Floats, Floats]:
     return np.where(both, across, np.nan), np.where(both, up, np.nan)
 
 
+def _drawn(lines: Sequence[Floats]) -> NDArray[np.intp]:
+    """Return the places of points of which any of the lines (seeds, points) has a value."""
+    return np.flatnonzero(np.any([~np.isnan(values).all(axis=0) for values in lines], axis=0))
+
+
 def _draw(
-    panel: Axes, across: Floats, up: Floats, index: int, confidence: float, resamples: int
+    panel: Axes,
+    across: Floats,
+    up: Floats,
+    index: int,
+    first: int,
+    confidence: float,
+    resamples: int,
 ) -> None:
-    """Draw one line: both are (seeds, points)."""
+    """Draw one line, the point at `first` open: both measures are (seeds, points)."""
     counts = statistics.resample_counts(len(up), resamples) if len(up) > 1 else None
     (x, x_low, x_high), (y, y_low, y_high) = (
         statistics.mean_band(values, counts, confidence) for values in (across, up)
     )
     colour = style.colour(index)
     panel.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
-    panel.plot(x[:1], y[:1], color=colour, marker="o", ms=3, markerfacecolor=current().theme.paper)
+    begin = slice(first, first + 1)
+    paper = current().theme.paper
+    panel.plot(x[begin], y[begin], color=colour, marker="o", ms=3, markerfacecolor=paper)
     bars: dict[str, Any] = {"color": colour, "alpha": 0.6, "linewidth": 1.0}
     panel.hlines(y, x_low, x_high, **bars)
     panel.vlines(x, y_low, y_high, **bars)
