@@ -58,7 +58,7 @@ class Member:
         Members with equal means, and members that dominate the means.
     share_of_seeds, share_of_resamples
         How often it is on the front of single seeds, and of bootstrap means spread as Student's t,
-        of those in which it has values (None below two seeds, and where it has none).
+        of those in which it has values (None where that is below two seeds).
         docs/statistics.md says what the latter promises.
     missing
         Seeds in which some objective has no value; such a seed does not count for this member, nor
@@ -256,8 +256,8 @@ def _group(
             on_front=not (np.isnan(means[i]).any() or beaten[:, i].any()),
             tied_with=tuple(n for j, n in enumerate(names) if equal[i, j] and j != i),
             dominated_by=tuple(n for j, n in enumerate(names) if beaten[j, i]),
-            share_of_seeds=_share(by_seed, i),
-            share_of_resamples=_share(by_resample, i),
+            share_of_seeds=_share(by_seed, i) if known[i] > 1 else None,
+            share_of_resamples=_share(by_resample, i) if known[i] > 1 else None,
             missing=int(np.count_nonzero(gaps[i])),
         )
         for i, name in enumerate(names)

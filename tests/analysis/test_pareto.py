@@ -209,3 +209,15 @@ def test_means_that_only_roundings_tell_apart_are_equal():
         (group,) = pareto_front(ds, GOALS).groups
         assert [m.on_front for m in group.members] == [False, True, True]
         assert [m.tied_with for m in group.members] == [(), ("p2",), ("p1",)]
+
+
+def test_a_member_with_values_of_one_seed_has_no_shares():
+    """One seed is nothing to resample: 100 % of seeds and of resamples were told of it."""
+    lacks = np.nan
+    ds = lay_out([[lacks] * 3, [lacks, 5.0, lacks], [1.0, lacks, 2.0]], np.ones((3, 3)))
+    none, one, two = pareto_front(ds, GOALS).groups[0].members
+    for member in (none, one):
+        assert (member.share_of_seeds, member.share_of_resamples) == (None, None)
+    assert two.share_of_seeds == 1.0
+    assert two.share_of_resamples > 0.9
+    assert (none.on_front, one.on_front, two.on_front) == (False, False, True)
