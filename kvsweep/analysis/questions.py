@@ -65,8 +65,15 @@ def select(ds: xr.Dataset, at: Sequence[str], option: str = "--at") -> xr.Datase
             hint = _nearest(ds[name].values, value) or did_you_mean(value, known)
             hint = hint or f"; one of: {', '.join(known)}"
             raise InputError(f"{option} {text}: the store has no such value{hint}")
-        ds = ds.isel({name: known.index(value)})
+        exact = _exactly(ds[name].values, text.partition("=")[2])
+        ds = ds.isel({name: known.index(value) if exact is None else exact})
     return ds
+
+
+def _exactly(values: NDArray[Any], text: str) -> int | None:
+    """Return the place of a number with all its digits: 0.3 is not 0.1 + 0.2, if both are there."""
+    numbers = values.tolist() if values.dtype.kind == "f" and _is_number(text) else []
+    return numbers.index(float(text)) if numbers and float(text) in numbers else None
 
 
 def _nearest(values: NDArray[Any], text: str) -> str:

@@ -547,3 +547,14 @@ def test_steps_of_a_replay_with_windows_have_the_free_blocks_afterwards(run, tra
     assert run("replay", trace, "--set", groups, "--steps", "s.csv")[0] == 0
     with open("s.csv", newline="") as file:
         assert [row["free_after"] for row in csv.DictReader(file)][-1] == "8"
+
+
+def test_a_number_with_all_its_digits_is_that_very_number():
+    """Of 0.3 and 0.1 + 0.2 in one store the first was looked at, whichever was asked for."""
+    values = [0.3, 0.1 + 0.2, 7.0]
+    cells = ("rate", np.array(["ok"] * 3))
+    ds = xr.Dataset({"status": cells}, coords={"rate": values})
+    chosen = [select(ds, [f"rate={value!r}"])["rate"].item() for value in values]
+    assert chosen == values
+    assert select(ds, ["rate=0.30"])["rate"].item() == 0.3
+    assert select(ds.isel(rate=[1, 2]), ["rate=0.3"])["rate"].item() == 0.1 + 0.2
