@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import variables
+from kvsweep.analysis.axis_checks import check_axes
 from kvsweep.analysis.settings import policies_of, settings, varied
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
@@ -122,7 +123,7 @@ def _check_requests(ds: xr.Dataset, argument: str, what: str = "") -> None:
         raise InputError(
             f"{argument}: single requests are needed, which `kvsweep grid --requests` stores{what}"
         )
-    variables.check_axes(ds, ds["request_status"])
+    check_axes(ds, ds["request_status"])
 
 
 def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels:

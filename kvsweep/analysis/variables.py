@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.config.axes import SAMPLE, SEED
+from kvsweep.analysis.axis_checks import check_axes
+from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import LEVEL_VARIABLES, NO_COUNT, VARIABLES, quantile_name
@@ -176,29 +177,6 @@ def _check_average(ds: xr.Dataset, name: str, array: xr.DataArray) -> None:
             "seeds, over which means are taken here, or under another name "
             f'ds.{name}.where((ds.status == "ok") & (ds.{name} >= 0)).mean("seed")'
         )
-
-
-def check_axes(ds: xr.Dataset, array: xr.DataArray) -> None:
-    """Refuse parts of a dataset in which nothing is left, or something is there twice.
-
-    Seeds along the axis of something else too, as ``ds.stack`` has them: no mean is taken there.
-
-    Raises
-    ------
-    InputError
-        Naming the axis.
-    """
-    for dim in array.dims:
-        if array.sizes[dim] == 0:
-            raise InputError(f"axis: no value of {dim!r} is left; what was selected is not there")
-        if dim in ds.indexes and not ds.indexes[dim].is_unique:
-            raise InputError(f"axis: {dim!r} has a value twice, whose cells would count twice")
-    for dim in array.coords[SEED].dims if SEED in array.coords else ():
-        if dim != SEED:
-            raise InputError(
-                f"axis: {dim!r} has seeds in it, over which means are taken: give them an axis of "
-                f"their own, ds.unstack({dim!r})"
-            )
 
 
 def is_ok(ds: xr.Dataset) -> xr.DataArray:

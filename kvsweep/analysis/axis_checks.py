@@ -1,0 +1,34 @@
+"""Which parts of a dataset have axes that can be told about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsweep.config.axes import SEED
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def check_axes(ds: xr.Dataset, array: xr.DataArray) -> None:
+    """Refuse parts of a dataset in which nothing is left, or something is there twice.
+
+    Seeds along the axis of something else too, as ``ds.stack`` has them: no mean is taken there.
+
+    Raises
+    ------
+    InputError
+        Naming the axis.
+    """
+    for dim in array.dims:
+        if array.sizes[dim] == 0:
+            raise InputError(f"axis: no value of {dim!r} is left; what was selected is not there")
+        if dim in ds.indexes and not ds.indexes[dim].is_unique:
+            raise InputError(f"axis: {dim!r} has a value twice, whose cells would count twice")
+    for dim in array.coords[SEED].dims if SEED in array.coords else ():
+        if dim != SEED:
+            raise InputError(
+                f"axis: {dim!r} has seeds in it, over which means are taken: give them an axis of "
+                f"their own, ds.unstack({dim!r})"
+            )
