@@ -19,8 +19,19 @@ ON_CLOCK = ("arrival", "first_token", "last_token")
 NAMES = ("client", "slo_class")
 REQUIRED = ("arrival", "prompt", "output")
 
-_UNIT = "(s|ms|[u\u00b5\u03bc]s|ns)"
-_UNIT_AT_END = re.compile(rf"(?:_{_UNIT}|[(\[]\s*{_UNIT}\s*[)\]])\s*$", re.IGNORECASE)
+_SPELLED = {
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "ms": ("ms", "msec", "msecs", "millis", "millisec", "millisecond", "milliseconds"),
+    "us": ("us", "\u00b5s", "\u03bcs", "usec", "usecs", "micros", "microsecond", "microseconds"),
+    "ns": ("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"),
+    "": ("mins", "minute", "minutes", "hour", "hours", "day", "days"),  # refused; `min` is a least
+}
+_UNITS = {word: unit for unit, words in _SPELLED.items() for word in words}
+_WORDS = "|".join(sorted(_UNITS, key=len, reverse=True))
+_UNIT_AT_END = re.compile(rf"(?:[_\-., ]({_WORDS})|[(\[]\s*({_WORDS})\s*[)\]])\s*$", re.IGNORECASE)
+# As in latencyMs; a single S may be of a plural in capitals.
+_CAPITALS = "|".join(word.capitalize() for word in sorted(_UNITS, key=len) if len(word) > 1)
+_UNIT_IN_CAMEL_CASE = re.compile(rf"[a-z0-9]({_CAPITALS})\s*$")
 
 
 def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, str]:
@@ -112,7 +123,13 @@ def units_of(
             f"{where}: read.time_unit: {shown(read.time_unit)} has no effect: no column of times "
             "holds numbers, dates tell theirs; leave it out"
         )
-    told = {role: unit for role, name in columns.items() if (unit := _unit_at_end(name))}
+    at_end = {role: _unit_at_end(name) for role, name in columns.items()}
+    told = {role: unit for role, unit in at_end.items() if unit is not None}
+    if (role := next((role for role, unit in told.items() if not unit), None)) is not None:
+        raise InputError(
+            f"{where}: column {shown(columns[role])}: ends in a unit that is not read; write it in "
+            f"seconds, as {role}_s{without(role)}"
+        )
     for role, name in columns.items():
         if role in told:
             continue
@@ -124,7 +141,7 @@ def units_of(
             )
         told[role] = unit
     others = [role for role, unit in told.items() if unit != read.time_unit]
-    if read.time_unit and others and all(map(_unit_at_end, columns.values())):
+    if read.time_unit and others and None not in at_end.values():
         raise InputError(
             f"{where}: read.time_unit: {shown(read.time_unit)} has no effect: all names end in a "
             f"unit, {shown(columns[others[0]])} in {told[others[0]]}; leave it out, or rename the "
@@ -134,8 +151,8 @@ def units_of(
 
 
 def _unit_at_end(name: str) -> str | None:
-    found = _UNIT_AT_END.search(name)
+    """Return the unit that a name ends in, of `PER_SECOND` or empty; None: in none."""
+    found = _UNIT_AT_END.search(name) or _UNIT_IN_CAMEL_CASE.search(name)
     if found is None:
         return None
-    unit = (found[1] or found[2]).lower()
-    return unit if unit in PER_SECOND else "us"  # either of Unicode's two micro signs
+    return _UNITS[next(filter(None, found.groups())).lower()]

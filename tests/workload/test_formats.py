@@ -954,3 +954,37 @@ def test_a_benchmark_at_once_is_in_the_order_in_which_it_was_sent(tmp_path):
     found = load(path, "arrivals=at-once").requests
     assert found.prompt_tokens.tolist() == run["input_lens"][::-1]
     assert not found.arrival_us.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "unit_us"),
+    [
+        ("time_to_first_token_seconds", 1e6),
+        ("ttft_sec", 1e6),
+        ("ttftMs", 1e3),
+        ("TTFT_MILLISECONDS", 1e3),
+        ("ttftInMillis", 1e3),
+        ("TTFT, ms", 1e3),
+        ("ttft-usec", 1.0),
+        ("ttft [microseconds]", 1.0),
+        ("ttft.nanos", 1e-3),
+        ("ttft_min", 1e3),  # the least of some
+        ("answers", 1e3),
+        ("TTFTS", 1e3),
+    ],
+)
+def test_a_name_may_spell_its_unit(tmp_path, name, unit_us):
+    """`read.time_unit`, that of the arrivals, was taken for it."""
+    path = write(tmp_path, f'ts,in,out,"{name}",e2e_s\n1000,5,6,0.25,0.5\n')
+    columns = {"arrival": "ts", "prompt": "in", "output": "out", "ttft": name, "latency": "e2e_s"}
+    found = load_trace(path, Reading(columns=Columns(**columns), time_unit="ms"))
+    assert found.expected["measured_us"]["first_token_ts"] == [pytest.approx(0.25 * unit_us)]
+
+
+def test_times_in_minutes_are_refused(tmp_path):
+    path = write(tmp_path, "arrival_minutes,in,out\n1,5,6\n")
+    read = ("columns.arrival=arrival_minutes", "columns.prompt=in", "columns.output=out")
+    assert refused(path, *read, "time_unit=s") == (
+        ": column 'arrival_minutes': ends in a unit that is not read; write it in seconds, as "
+        "arrival_s"
+    )
