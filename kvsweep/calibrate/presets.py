@@ -16,7 +16,7 @@ from kvsweep.config.coefficients import ALPHAS, padded
 from kvsweep.config.preset import Preset, load_preset, preset_names
 from kvsweep.errors import escaped
 from kvsweep.files import written
-from kvsweep.gpu.hardware_names import known_gpu
+from kvsweep.sizing.gpus import known_gpu
 
 CONTEXT = 3
 """Place in `Latency.beta` of the time per token of context of decoded tokens."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError, did_you_mean, shown
-from kvsweep.gpu.hardware_names import known_gpu
 from kvsweep.llama.hardware import cpu_name
+from kvsweep.sizing.gpus import known_gpu
 
 INSTALL = "pip install 'kvsweep[torch]'"
 

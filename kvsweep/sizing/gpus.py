@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -94,6 +95,37 @@ def figures() -> dict[str, Any]:
 def gpu_names() -> list[str]:
     """Return the names of the GPUs that are known."""
     return list(figures()["gpus"])
+
+
+# Of GPUs of the same name that have other clocks, parts or another memory: laptops, Max-Q, NVL,
+# PCIe, MIG's slices, RTX 3090 Ti, RTX 4090 D.
+_OTHER = ("laptop", "max", "nvl", "pcie", "mig", "ti", "d")
+_GB = re.compile(r"(\d+)gb?")
+
+
+def known_gpu(name: str) -> str:
+    """Return the name of a GPU that its driver has a name for, empty if it is not known.
+
+    Examples
+    --------
+    >>> known_gpu("NVIDIA GeForce RTX 4090"), known_gpu("NVIDIA H100 80GB HBM3")
+    ('rtx4090', 'h100')
+    >>> known_gpu("NVIDIA A100-SXM4-40GB"), known_gpu("NVIDIA GeForce RTX 4090 Laptop GPU")
+    ('a100-40gb', '')
+    """
+    plain = re.sub(r"rtx[ -](?=\d)", "rtx", name.lower())
+    plain = plain.replace("rtx pro 6000", "rtx-pro-6000")
+    words = re.split(r"[ /_]|-(?!pro|6000)", plain)
+    if any(word in _OTHER for word in words):
+        return ""
+    found = [known for known in gpu_names() if known in words]
+    if found == ["a100"] and not {"40gb", "40g"}.isdisjoint(words):
+        found = ["a100-40gb"]
+    if len(found) != 1:
+        return ""
+    told = (int(each[1]) for word in words if (each := _GB.fullmatch(word)))
+    has = figures()["gpus"][found[0]]["gib"]
+    return found[0] if all(abs(size / has - 1) < 0.1 for size in told) else ""
 
 
 def find_gpu(text: str, where: str = "--gpu") -> Gpu:

@@ -10,11 +10,11 @@ from gpu_models import DENSE, EXPERTS, LATENT, STATES, STATES_EXPERTS, WINDOWS
 from kvsweep.errors import InputError
 from kvsweep.gpu.counts import experts_weights, step_counts, window_counts
 from kvsweep.gpu.exchange import LATENCY_US, exchange_terms
-from kvsweep.gpu.hardware_names import known_gpu
 from kvsweep.gpu.shard import LayerKind, shard_of
 from kvsweep.gpu.state_layers import Mamba
 from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.gpus import known_gpu
 from kvsweep.sizing.served_steps import Peaks, terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_from_config
@@ -250,3 +250,19 @@ def test_a_gpu_has_its_part_of_a_state():
 def test_states_that_are_not_measured_are_told(config, tp, told):
     with pytest.raises(InputError, match=told):
         shard_of(config, "m.json", tp)
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA H100 96GB HBM3",
+        "NVIDIA H200 NVL",
+    ],
+)
+def test_a_gpu_with_other_parts_or_memory_is_not_known_by_its_name(driver):
+    """They were taken for the one whose name stands in theirs."""
+    assert known_gpu(driver) == ""
