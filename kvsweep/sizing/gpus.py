@@ -129,7 +129,7 @@ def known_gpu(name: str) -> str:
 
 
 def find_gpu(text: str, where: str = "--gpu") -> Gpu:
-    """Return a GPU by its name, or by its memory as CUDA reports it.
+    """Return a GPU by its name, also its driver's, or by its memory as CUDA reports it.
 
     Raises
     ------
@@ -155,6 +155,8 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
                 table.get("delta_keys"),
                 table.get("rocm", False),
             )
+    if driver := known_gpu(text):
+        return find_gpu(driver)
     if is_size(text):
         memory = parse_size(text, where)
         return Gpu(text.strip(), memory, memory, memory, "given")

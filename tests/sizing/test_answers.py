@@ -237,7 +237,7 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
             "--dtype: float16; of qwen3-8b vLLM takes bfloat16 or auto, or 8 bits",
         ),
         ({"model": "qwen3-8b", "gpu": "h1000"}, "did you mean 'h100'"),
-        ({"model": "qwen3-8b", "gpu": "A100-SXM4-80GB"}, "did you mean 'a100-80gb'"),
+        ({"model": "qwen3-8b", "gpu": "A100-PCIE-80GB"}, "did you mean 'a100-80gb'"),
         ({"model": "qwen3-8b", "gpu": "0GiB"}, "allowed: 1 byte to"),
         ({"model": "qwen3-8b", "kv_memory": "3 apples"}, "--kv-memory: '3 apples'"),
         ({"model": "qwen3-8b", "kv_memory": "-3"}, "--kv-memory: '-3'"),
@@ -389,3 +389,21 @@ def test_amd_serves_what_only_triton_takes_in_blocks_of_16_beside_a_connector():
     for name, size in (("llama-3.1-8b", 64), ("gemma-4-26b", 16), ("deepseek-v3", 16)):
         assert usual_block(load_model(name), amd, "bfloat16", connector=True)[0] == size
         assert usual_block(load_model(name), find_gpu("h100"), "bfloat16", connector=True)[0] == 16
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("a100-40g", "a100-40gb"),
+        ("AMD Instinct MI300X", "mi300x"),
+    ],
+)
+def test_a_gpu_is_found_by_its_drivers_name(driver, name):
+    assert find_gpu(driver) == find_gpu(name)
+
+
+def test_a_gpu_that_a_driver_names_and_nobody_knows_is_refused():
+    with pytest.raises(InputError, match="'NVIDIA H100 NVL' is neither a GPU that is known"):
+        find_gpu("NVIDIA H100 NVL")
