@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip, escaped
 from kvsweep.vllm_command.shell import unmarked
 
 _ONE_TAKEN = "one server is taken; --set cluster.instances=N has N"
@@ -15,6 +15,12 @@ _TASKS = ("-n", "-np", "--np", "--ntasks")
 # A server over several nodes has a task on each.
 _OVER_NODES = ("--nnodes", "--node-rank")
 # Of YAML that is read as a script, as SkyPilot's.
+# docker service scale llm=3, docker service update --replicas 3, kubectl scale, kubectl autoscale
+_SCALED = re.compile(
+    r"^[^#\n]*?\b((?:docker|kubectl|oc)[ \t][^\n;&|#]*?\b(?:(?:auto)?scale|service[ \t]+update)\b"
+    r"[^\n;&|#]*\d[^\n;&|#]*)",
+    re.MULTILINE,
+)
 _KEY = re.compile(r"^[ \t]*((?:min_)?replicas)[ \t]*:[ \t]*([2-9]|[1-9]\d{1,5})\b", re.MULTILINE)
 
 
@@ -91,6 +97,27 @@ def told_of_keys(text: str) -> str | None:
     """
     found = _KEY.search(text)
     return None if found is None else f"{found[1]}: {found[2]} is not read here: {_ONE_TAKEN}"
+
+
+def told_of_scaling(text: str) -> str | None:
+    r"""Say that a script has a command that changes how many servers there are; None: it has not.
+
+    Parameters
+    ----------
+    text : str
+        The script.
+
+    Examples
+    --------
+    >>> told_of_scaling("docker service scale llm=3 # now\n")
+    'docker service scale llm=3: is not read; --set cluster.instances=N has N servers'
+    >>> told_of_scaling("docker service create --replicas 3 llm\n")
+    """
+    found = _SCALED.search(text)
+    if found is None:
+        return None
+    command = " ".join(found[1].split())
+    return f"{clip(escaped(command))}: is not read; --set cluster.instances=N has N servers"
 
 
 def _values(name: str, words: Sequence[str]) -> Iterator[str]:

@@ -304,10 +304,18 @@ def _start(words: list[str]) -> int | None:
         return None
     if (named := _by_name(words)) is not None:
         return named
-    image = _image(words)
+    image = _image(words) if (dashes := _in_pod(words)) is None else dashes
     if image is None or not any(word in _RUN or VARIABLE in word for word in words[:image]):
         return None
     return image + 2 if words[image + 1 : image + 2] == ["serve"] else image + 1
+
+
+def _in_pod(words: list[str]) -> int | None:
+    """Return where ``--`` is, behind which ``kubectl run --image=IMAGE`` has its server's words."""
+    at = words.index("--") if "--" in words else 0
+    runs = any(_program(word) in ("kubectl", "oc") for word in words[:at])
+    images = (word.removeprefix("--image=") for word in words[:at])
+    return at if runs and "--command" not in words[:at] and any(map(is_image, images)) else None
 
 
 def _by_name(words: list[str]) -> int | None:

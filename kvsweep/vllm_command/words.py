@@ -17,7 +17,12 @@ from kvsweep.vllm_command.dotted import add_part, tables_of
 from kvsweep.vllm_command.given import as_text
 from kvsweep.vllm_command.options import RELEASE, Option, find_option, is_name
 from kvsweep.vllm_command.release import Release
-from kvsweep.vllm_command.replicas import replicas_of, told_of_keys, told_of_many
+from kvsweep.vllm_command.replicas import (
+    replicas_of,
+    told_of_keys,
+    told_of_many,
+    told_of_scaling,
+)
 from kvsweep.vllm_command.shell import (
     VARIABLE,
     Started,
@@ -111,6 +116,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     keys = told_of_keys(words[0]) if len(words) == 1 else None
     if many := told_of_many(started.before, started.words) or keys:
         found.notes += (many,)
+    if len(words) == 1 and (scaled := told_of_scaling(words[0])):
+        found.notes += (scaled,)
     found.replicas = replicas_of(started.before, where)
     found.replicated_by = "" if found.replicas is None else "--replicas"
     parts: dict[str, dict[str, Any]] = {}

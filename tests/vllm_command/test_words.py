@@ -622,3 +622,48 @@ def test_a_unit_starts_what_no_line_takes_back(text):
 
 def test_a_case_of_a_shell_ends_as_ever():
     assert read_command(["case $X in\n a) vllm serve m\n ;;\nesac"]).model == "m"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "kubectl run llm --image=vllm/vllm-openai:v0.11.0 --port 8000 -- --model",
+        "sudo kubectl run llm --image vllm/vllm-openai:v0.11.0 --restart=Never --",
+        "oc run llm --image=vllm/vllm-openai:v0.11.0 -- serve",
+        "kubectl run llm --image=vllm/vllm-openai:v0.11.0 --command -- vllm serve",
+    ],
+)
+@pytest.mark.parametrize("one_text", [True, False])
+def test_a_pod_that_is_run_has_the_words_behind_dashes(before, one_text):
+    """No command was found, or options of kubectl were taken for vLLM's."""
+    text = f"{before} Qwen/Qwen3-8B --max-num-seqs 8"
+    found = read_command([text] if one_text else text.split())
+    assert found.text.removeprefix("vllm serve ").removeprefix("--model ") == (
+        "Qwen/Qwen3-8B --max-num-seqs 8"
+    )
+    assert found.release.version == "0.11.0"
+
+
+def test_pods_of_other_images_start_no_server():
+    with pytest.raises(InputError, match="no command that starts vLLM"):
+        read_command(["kubectl run llm --image=nginx -- --model Qwen/Qwen3-8B"])
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "docker service scale llm=3",
+        "docker --context prod service update --replicas 3 llm",
+        "kubectl -n llm scale deployment/llm --replicas=3",
+        "sleep 5 && kubectl autoscale deployment llm --min=2 --max=10",
+    ],
+)
+def test_what_changes_the_number_of_servers_later_is_told(scaling):
+    """It was passed over, so that one had the load of all."""
+    server = "docker service create --name llm vllm/vllm-openai:v0.33.0 --model m\n"
+    told = [note for note in read_command([server + scaling]).notes if "is not read" in note]
+    assert told == [
+        f"{scaling.removeprefix('sleep 5 && ')}: is not read; --set cluster.instances=N has N "
+        "servers"
+    ]
+    assert not read_command([f"{server}# {scaling}"]).notes
