@@ -785,3 +785,16 @@ def test_an_exchange_that_a_preset_adds_is_not_left_out(load, tmp_path):
         (tmp_path / "mine.toml").write_text(f"{text}\n[added]\n{added}\n")
         (said,) = told(load(latency), exchange_text)
         assert (said is not None) == left_out
+
+
+def test_it_is_told_where_gpus_are_more_than_a_node_has(load):
+    """Their links were taken for those within a node, without a word beside the times."""
+    text = '[model]\npreset = "deepseek-v3"\ngpu = "h200"\ntp = {}\n'
+    (said,) = told(load(text.format(16)), exchange_text)
+    assert said.startswith(
+        "computed step times are too short: what 16 h200 exchange is that of one node, which has 8"
+    )
+    assert told(load(text.format(8)), exchange_text) == [None]
+    latency = '[cache]\ngpu_blocks = 5000\n[latency]\nmodel = "deepseek-v3/h100/tp16-roofline"\n'
+    (said,) = told(load(latency), exchange_text)
+    assert "what the 16 GPUs of deepseek-v3/h100/tp16-roofline exchange is that of one node" in said

@@ -14,7 +14,7 @@ from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import is_taken_for_full, sized
-from kvsweep.sizing.exchange import reached_bandwidth
+from kvsweep.sizing.exchange import NODE, reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.pipeline import longest_stage
 from kvsweep.sizing.shapes import load_model, shipped_name
@@ -179,26 +179,37 @@ def _alone(pp: int) -> str:
 
 
 def exchange_text(scenario: Scenario, folder: Path) -> str | None:
-    """Say that computed step times leave out what GPUs exchange; None if they do not."""
-    latency, gpus = scenario.latency, None
+    """Say what computed step times do not know of what GPUs exchange; None: they know it."""
+    latency = scenario.latency
     if latency.model is not None:
         preset = load_preset(latency.model, folder)
         device, added = preset.device, preset.added
+        if device is None or device.tp == 1:
+            return None
+        gpus = f"the {device.tp} GPUs of {latency.model}"
         left_out = added is None or not (added.allreduce_step_us or added.allreduce_token_us)
-        if device is not None and device.tp > 1 and device.exchange is None and left_out:
-            gpus = f"the {device.tp} GPUs of {latency.model}"
+        known = device.exchange is not None or not left_out
+        across = latency.model in preset_names() and device.tp > NODE  # else it is their owner's
     elif computes_times(scenario):
         told = sized(scenario, folder)
         assert told.gpu is not None
         assert told.served is not None
         count = told.served.asked.tp * told.served.asked.pp
-        if count > 1 and reached_bandwidth(told.gpu.name, count) is None:
-            gpus = f"{count} {told.gpu.name}"
-    if gpus is None:
+        gpus = f"{count} {told.gpu.name}"
+        across = told.served.asked.tp > NODE
+        known = count == 1 or reached_bandwidth(told.gpu.name, count) is not None
+    else:
+        return None
+    if not known:
+        return (
+            f"computed step times are too short: what {gpus} exchange is left out, as their links "
+            "are not known; give measured ones, or a preset with device.peer_bandwidth"
+        )
+    if not across:
         return None
     return (
-        f"computed step times are too short: what {gpus} exchange is left out, as their links are "
-        "not known; give measured ones, or a preset with device.peer_bandwidth"
+        f"computed step times are too short: what {gpus} exchange is that of one node, which has "
+        f"{NODE}; give measured ones, or a preset with device.peer_bandwidth"
     )
 
 

@@ -23,6 +23,10 @@ HIDDEN_BYTES = 2
 """Of a channel of the hidden vector, which is in 16 bits."""
 
 
+NODE = 8
+"""GPUs of a node; more of them exchange by slower links, which are not known."""
+
+
 class Reduces(NamedTuple):
     """All-reduces of a step: of the hidden vector of its tokens, and of one number of each."""
 
