@@ -111,7 +111,7 @@ def recognised(path: Where, form: str) -> Root:
         If something else is at `path`.
     """
     if storage(path).size(ROOT) is None:
-        raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
+        raise InputError(f"{path}: is no store of kvsweep and is not overwritten; name another")
     try:
         root = read_root(path, "")
     except InputError as error:

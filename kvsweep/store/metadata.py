@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -85,6 +86,14 @@ class Root:
         return [*([] if self.intact else [ROOT]), *changed]
 
 
+def _is_empty(path: Where) -> bool:
+    """Return whether nothing is in a folder."""
+    try:
+        return isinstance(path, Path) and not any(path.iterdir())
+    except OSError:
+        return False
+
+
 def read_root(path: Where, maker: str) -> Root:
     """Read the root of a Zarr group.
 
@@ -109,7 +118,13 @@ def read_root(path: Where, maker: str) -> Root:
             raise InputError(
                 f"{path}: is a file, and a store is a folder: of an archive unpack it first"
             ) from error
-        raise InputError(f"{path}: is no store of kvsweep: there is no {ROOT} in it") from error
+        if _is_empty(path):
+            raise InputError(
+                f"{path}: is an empty folder, not a store: remove it, or name another"
+            ) from error
+        raise InputError(
+            f"{path}: is no store of kvsweep: there is no {ROOT} in it; name another"
+        ) from error
     except PermissionError as error:
         raise InputError(f"{path}: {ROOT} cannot be read: {error.strerror}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

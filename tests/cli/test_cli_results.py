@@ -558,3 +558,15 @@ def test_a_number_with_all_its_digits_is_that_very_number():
     assert chosen == values
     assert select(ds, ["rate=0.30"])["rate"].item() == 0.3
     assert select(ds.isel(rate=[1, 2]), ["rate=0.3"])["rate"].item() == 0.1 + 0.2
+
+
+def test_an_empty_folder_is_refused_with_a_remedy(run, tmp_path):
+    """It was no store, as there was no zarr.json in it, and no word what to do."""
+    Path("empty").mkdir()
+    told = "empty: is an empty folder, not a store: remove it, or name another"
+    assert run("show", "empty") == (2, "", f"kvsweep: {told}\n")
+    sweep = write_sweep(tmp_path, BASE + GRID)
+    code, _, err = run("grid", str(sweep), "--out", "empty")
+    assert (code, told in err) == (2, True)
+    Path("empty/mine").touch()
+    assert "there is no zarr.json in it; name another" in run("show", "empty")[2]
