@@ -269,12 +269,15 @@ def states_text(scenario: Scenario, folder: Path) -> str | None:
 
 def defaults_text(scenario: Scenario, folder: Path) -> str | None:
     """Write what ``vllm serve`` would take on the GPU, if the scenario says neither."""
+    from kvsweep.sizing.settings import usual_step
+
     model = scenario.model
     if model is None or model.gpu is None:
         return None
     told = sized(scenario, folder)
     assert told.gpu is not None
-    usual, engine = told.gpu.defaults(), scenario.engine
+    assert told.served is not None
+    usual, engine = usual_step(told.served.model, told.gpu), scenario.engine
     keys = ("max_num_seqs", "max_num_batched_tokens")
     other = [k for k in keys if k not in engine.model_fields_set and takes_from(k)(scenario, None)]
     offered = {f"engine.{k}": (getattr(usual, k), getattr(engine, k)) for k in other}

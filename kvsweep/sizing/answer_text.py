@@ -11,7 +11,7 @@ from kvsweep.sizing.estimate import Budget, Part
 from kvsweep.sizing.gpus import Gpu
 from kvsweep.sizing.groups import Group
 from kvsweep.sizing.layers import State
-from kvsweep.sizing.settings import Served
+from kvsweep.sizing.settings import Served, usual_step
 from kvsweep.sizing.sizes import gib
 
 WIDTH = 100
@@ -168,6 +168,8 @@ def _next(found: Answer) -> list[str]:
     lines = []
     if found.gpu is not None:
         usual = found.gpu.defaults()
+        if found.served is not None:
+            usual = usual_step(found.served.model, found.gpu)
         lines.append(
             f"vllm serve on this GPU, unless told: max_num_seqs {usual.max_num_seqs:,}, "
             f"max_num_batched_tokens {usual.max_num_batched_tokens:,}"

@@ -235,6 +235,8 @@ class Model:
         Of that width what shares a scale, so that it is not cut.
     states : tuple of StateShape
         What layers keep of a request in place of keys and values, or beside them.
+    item_tokens : int
+        Of the largest picture or video, where vLLM schedules each as a whole; 0: it does not.
     """
 
     name: str
@@ -255,6 +257,7 @@ class Model:
     inner: int | None = None
     inner_block: int = 1
     states: tuple[StateShape, ...] = ()
+    item_tokens: int = 0
 
     def takes(self, tp: int) -> bool:
         """Return whether `tp` GPUs can have the model divided among them, heads of keys copied.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
@@ -117,6 +117,17 @@ class Served:
     raised_from: int | None = None
 
 
+def usual_step(model: Model, gpu: Gpu | None) -> Defaults:
+    """Return what ``vllm serve`` takes for requests and tokens of a step unless told.
+
+    A step has room for the largest picture or video of a model that sees it as a whole.
+    """
+    usual = gpu.defaults() if gpu else Defaults(256, 2048)
+    return replace(
+        usual, max_num_batched_tokens=max(usual.max_num_batched_tokens, model.item_tokens)
+    )
+
+
 def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
     """Decide the settings that are not given, as vLLM does.
 
@@ -134,7 +145,7 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
             "VLLM_ALLOW_LONG_MAX_MODEL_LEN is set, which is not read; for that give a config.json "
             "that has more as --model"
         )
-    usual = gpu.defaults() if gpu else Defaults(256, 2048)
+    usual = usual_step(model, gpu)
     longest = asked.max_model_len or model.usual_model_len or model.max_model_len
     most = (asked.max_num_seqs or usual.max_num_seqs) * longest
     tokens = asked.max_num_batched_tokens or min(usual.max_num_batched_tokens, most)

@@ -19,6 +19,7 @@ from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import attention_shapes, query_heads
 from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.defaults import GEMMA4_VIDEO
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights, Work
 from kvsweep.sizing.quantization import kept_dtype, quantization, scale_block
@@ -237,7 +238,14 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         inner=_inner(text, about),
         inner_block=scale_block(quantized),
         work=None if weights is None else _work(text, about, kept, states),
+        item_tokens=_item_tokens(text, known_as),
     )
+
+
+def _item_tokens(text: Values, known_as: str) -> int:
+    """Return the tokens of the largest picture or video, where each attends to all of itself."""
+    whole = text.table.get("use_bidirectional_attention") == "vision"
+    return GEMMA4_VIDEO if whole and known_as == "Gemma4ForConditionalGeneration" else 0
 
 
 def _inner(text: Values, about: Architecture) -> int | None:

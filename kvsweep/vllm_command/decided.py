@@ -27,7 +27,13 @@ from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
 from kvsweep.vllm_command.offload import offload
 from kvsweep.vllm_command.retention import retention
-from kvsweep.vllm_command.step_limits import StepLimits, fits_memory, step_limits
+from kvsweep.vllm_command.step_limits import (
+    StepLimits,
+    fits_memory,
+    largest_item,
+    step_limits,
+    told_of_item,
+)
 from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
 from kvsweep.vllm_command.words import Command
 
@@ -97,7 +103,8 @@ def settings_of(command: Command, known: Known) -> Settings:
     asked = _asked(values, known, kept_dtype(values, model.value))
     with said_of_the_command(command.where, model.value):
         longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
-    limits = step_limits(values, known, gpu, longest)
+    item = largest_item(values, load_model(model.value))
+    limits = step_limits(values, known, gpu, longest, item)
     asked["max_num_batched_tokens"] = limits.worker_tokens
     with said_of_the_command(command.where, model.value):
         served = serve(load_model(model.value), Asked(**asked), gpu)
@@ -124,6 +131,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     idle, timed = _idle(values, found.lines), found.tells("latency.experts")
     found.notes = [
         *_stands_in(command, known),
+        *filter(None, [told_of_item(values, limits, item)]),
         *notes_of(command, values, served, idle, estimated=estimated, divided_times=timed),
     ]
     return found

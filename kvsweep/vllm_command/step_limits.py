@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from kvsweep.errors import InputError
+from kvsweep.sizing.defaults import GEMMA4_FRAME
 from kvsweep.sizing.gpus import Defaults, Gpu
+from kvsweep.sizing.model import Model
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.values import Values
 
@@ -40,7 +43,9 @@ class StepLimits(NamedTuple):
         return (self.tokens[0], self.seqs[0]) != (self.worker_tokens, self.worker_seqs)
 
 
-def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> StepLimits:
+def step_limits(
+    values: Values, known: Known, gpu: Gpu | None, longest: int, item: int = 0
+) -> StepLimits:
     """Return tokens and requests of a step, as vLLM's ``EngineArgs`` decides them.
 
     Parameters
@@ -53,13 +58,15 @@ def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> 
         Whose defaults are taken.
     longest : int
         ``max_model_len``, tokens.
+    item : int
+        Of the largest picture or video, as `largest_item`.
 
     Raises
     ------
     InputError
         If nothing tells them, or vLLM refuses them.
     """
-    tokens, seqs = _worker(values, known, gpu, longest)
+    tokens, seqs = _worker(values, known, gpu, longest, item)
     whole = values.switch("enable-chunked-prefill") is False
     if whole and tokens[0] < longest:
         raise values.problem(
@@ -90,7 +97,56 @@ def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> 
     return StepLimits(tokens, seqs, *room)
 
 
-def _worker(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[Told, Told]:
+def largest_item(values: Values, model: Model) -> int:
+    """Return the tokens of the largest picture or video that is scheduled as a whole; 0: none is.
+
+    Parameters
+    ----------
+    values : Values
+        Of the options.
+    model : Model
+        What is served.
+    """
+    if not model.item_tokens or values.switch("language-model-only"):
+        return 0
+    limits = values.table("limit-mm-per-prompt") or {}
+    if _most(limits, "image") == _most(limits, "video") == 0:
+        return 0
+    video = limits.get("video")
+    frames = video.get("num_frames") if isinstance(video, dict) else None
+    return min(model.item_tokens, frames * GEMMA4_FRAME) if frames else model.item_tokens
+
+
+def told_of_item(values: Values, limits: StepLimits, item: int) -> str | None:
+    """Say that vLLM does not start, as a step has no room for a video; None: it has.
+
+    Parameters
+    ----------
+    values : Values
+        Of the options.
+    limits : StepLimits
+        What a step may schedule.
+    item : int
+        Of the largest video, as `largest_item`.
+    """
+    given = values.count("max-num-batched-tokens")
+    if given is None or given >= item:
+        return None
+    if _most(values.table("limit-mm-per-prompt") or {}, "video") == 0:
+        return None
+    room = f"vLLM does not start: a step of {limits.worker_tokens:,} tokens has no room for a video"
+    return f"{room}; it does with {item:,}, or with --limit-mm-per-prompt.video 0"
+
+
+def _most(limits: Mapping[str, Any], kind: str) -> Any:
+    """Return how many of a kind a prompt may have; None: any number."""
+    told = limits.get(kind)
+    return told.get("count") if isinstance(told, dict) else told
+
+
+def _worker(
+    values: Values, known: Known, gpu: Gpu | None, longest: int, item: int
+) -> tuple[Told, Told]:
     """Return ``max_num_batched_tokens`` and ``max_num_seqs``."""
     tokens, seqs = values.count("max-num-batched-tokens"), values.count("max-num-seqs")
     by_tokens, by_seqs = "--max-num-batched-tokens", "--max-num-seqs"
@@ -106,7 +162,8 @@ def _worker(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tupl
         most = usual.max_num_seqs if seqs is None else seqs
         if tokens is None:
             whole = longest if values.switch("enable-chunked-prefill") is False else 0
-            tokens, by_tokens = min(most * longest, max(whole, usual.max_num_batched_tokens)), told
+            usually = max(whole, item, usual.max_num_batched_tokens)
+            tokens, by_tokens = min(most * longest, usually), told
         if seqs is None:
             seqs, by_seqs = min(most, tokens), told
     return (tokens, by_tokens), (seqs, by_seqs)

@@ -1216,3 +1216,37 @@ def test_a_tier_of_a_hybrid_model_has_blocks_of_one_group(command, block):
     words = told.split()
     size = float(words[words.index("--kv-offloading-size") + 1])
     assert size == pytest.approx(cache.cpu_blocks * block / 2**30, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu", "tokens"),
+    [
+        ("", "l40s", 32 * 78),
+        ('--limit-mm-per-prompt \'{"image": 4, "audio": 1}\'', "a100", 32 * 78),
+        ("--limit-mm-per-prompt.video.num_frames 30", "l40s", 30 * 78),
+        ('--limit-mm-per-prompt \'{"image": 0, "video": {"count": 0}}\'', "l40s", 2048),
+        ("--language-model-only", "l40s", 2048),
+        ("--performance-mode throughput", "l40s", 4096),
+        ("", "h100", 8192),
+    ],
+)
+def test_a_step_of_gemma_4_has_room_for_a_video(options, gpu, tokens):
+    """It had 2,048 tokens, with which vLLM does not start (vllm-project/recipes#441)."""
+    overrides = ("latency.beta=[7000]", "model.weights_gib=24", "cache.gpu_tokens=100000")
+    question = Question(
+        (f"vllm serve m {options}",), gpu=gpu, model="gemma-4-26b", overrides=overrides
+    )
+    assert keys(answer(question))["engine.max_num_batched_tokens"] == tokens
+
+
+def test_a_step_of_gemma_4_that_has_no_room_for_a_video_is_told():
+    overrides = ("latency.beta=[7000]", "model.weights_gib=24", "cache.gpu_tokens=100000")
+    told = {"gpu": "l40s", "model": "gemma-4-26b", "overrides": overrides}
+    few = "vllm serve m --max-num-batched-tokens 2048"
+    note = (
+        "vLLM does not start: a step of 2,048 tokens has no room for a video; it does with 2,496, "
+        "or with --limit-mm-per-prompt.video 0"
+    )
+    assert note in answer(Question((few,), **told)).notes
+    without = f"{few} --limit-mm-per-prompt.video 0"
+    assert not any("video" in text for text in answer(Question((without,), **told)).notes[:3])
