@@ -51,6 +51,13 @@ _HELM = re.compile(
     r"|(?:block|default|define|else|end|if|include|printf|quote|range|required|template|toYaml|tpl"
     r"|with)\b)"
 )
+# What changes how many servers there are, beside them in the file.
+_SCALER = re.compile(
+    r"^[^#\n]*\bkind[\"']?:[ \t]*[\"']?"
+    r"(HorizontalPodAutoscaler|PodAutoscaler|ScaledObject|VariantAutoscaling)\b"
+    r"|^[^#\n]*\b(autoscaling\.knative\.dev/min-?scale)\b",
+    re.MULTILINE | re.IGNORECASE,
+)
 _SPECS = (
     ("spec",),
     ("spec", "template", "spec"),
@@ -118,7 +125,12 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     servers = _told_apart([each for each in started if each.answers] or started)
     if not servers:
         raise InputError(f"{where}: {_why_none(found, documents, where)}")
-    return _one(servers, where, chosen).command()
+    command = _one(servers, where, chosen).command()
+    if scaler := _SCALER.search(text):
+        told = f"{scaler[1] or scaler[2]}: how many servers it keeps is not read"
+        many = f"{told}; --set cluster.instances=N has N"
+        command.notes = (*command.notes, many)
+    return command
 
 
 def _refuse_templates(text: str, where: str) -> None:

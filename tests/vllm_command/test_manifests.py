@@ -514,3 +514,22 @@ def test_replicas_that_are_not_counted_by_that_name(document, instances, why):
     found = read(document)
     assert found.replicas == instances
     assert found.replicated_by.startswith(why)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {minReplicas: 3}\n",
+        "---\nkind: 'ScaledObject' # of KEDA\n",
+        "---\nmetadata: {annotations: {autoscaling.knative.dev/min-scale: '2'}}\n",
+        '---\n{"kind": "VariantAutoscaling"}\n',
+    ],
+)
+def test_what_scales_a_server_is_told(beside):
+    """One server was taken without a word, whatever it keeps."""
+    text = yaml.safe_dump(workload(container(args=["m"])))
+    told = [note for note in read_manifest(text + beside, "f.yaml").notes if "is not read" in note]
+    assert len(told) == 1
+    assert told[0].endswith("servers it keeps is not read; --set cluster.instances=N has N")
+    remark = f"{text}# kind: HorizontalPodAutoscaler\n"
+    assert not any("is not read" in note for note in read_manifest(remark, "f.yaml").notes)
