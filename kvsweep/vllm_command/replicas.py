@@ -17,8 +17,8 @@ _OVER_NODES = ("--nnodes", "--node-rank")
 # Of YAML that is read as a script, as SkyPilot's.
 # docker service scale llm=3, docker service update --replicas 3, kubectl scale, kubectl autoscale
 _SCALED = re.compile(
-    r"^[^#\n]*?\b((?:docker|kubectl|oc)[ \t][^\n;&|#]*?\b(?:(?:auto)?scale|service[ \t]+update)\b"
-    r"[^\n;&|#]*\d[^\n;&|#]*)",
+    r"^[^#\n]*?\b((?:docker|kubectl|oc)[ \t][^\n;&|#]{0,99}?"
+    r"\b(?:(?:auto)?scale|service[ \t]+update)\b[^\n;&|#\d]{0,99}\d[^\n;&|#]{0,99})",
     re.MULTILINE,
 )
 _KEY = re.compile(r"^[ \t]*((?:min_)?replicas)[ \t]*:[ \t]*([2-9]|[1-9]\d{1,5})\b", re.MULTILINE)

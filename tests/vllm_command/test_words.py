@@ -8,6 +8,7 @@ import pytest
 
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.options import find_option, options
+from kvsweep.vllm_command.replicas import told_of_scaling
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import read_command
 
@@ -667,3 +668,9 @@ def test_what_changes_the_number_of_servers_later_is_told(scaling):
         "servers"
     ]
     assert not read_command([f"{server}# {scaling}"]).notes
+
+
+@pytest.mark.parametrize("text", ["docker scale ", "docker service update\t", "kubectl x "])
+def test_long_lines_are_looked_through_once(text):
+    """A line of 100,000 characters of it took minutes."""
+    assert told_of_scaling(text * (100_000 // len(text))) is None
