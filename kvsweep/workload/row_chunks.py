@@ -121,6 +121,8 @@ def _from_arrival(
         times.append(value)
     first, last = times
     if first is not None and last is not None:
+        # One token is both, however each column was rounded.
+        last = np.where(found["output"] == 1, np.maximum(first, last), last)
         early = np.flatnonzero(last < first)
         if early.size:
             raise InputError(f"{where}{place[int(early[0])]}: the last token is before the first")

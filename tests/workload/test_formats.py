@@ -988,3 +988,13 @@ def test_times_in_minutes_are_refused(tmp_path):
         ": column 'arrival_minutes': ends in a unit that is not read; write it in seconds, as "
         "arrival_s"
     )
+
+
+def test_one_token_is_the_first_and_the_last_however_they_are_rounded(tmp_path):
+    text = "arrival_s,prompt_tokens,output_tokens,ttft_ms,latency_s\n1,5,{},51.7,0.051\n"
+    found = load(write(tmp_path, text.format(1))).expected["measured_us"]
+    assert found == {
+        "first_token_ts": [pytest.approx(51_700)],
+        "last_token_ts": [pytest.approx(51_700)],
+    }
+    assert refused(write(tmp_path, text.format(2))) == ":2: the last token is before the first"
