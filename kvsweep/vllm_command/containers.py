@@ -137,6 +137,13 @@ def _without(variables: dict[str, str], text: str) -> str:
     return text
 
 
+# What gives a variable another value: N=1, N+=1, ((N*=2)), for N in, read N, unset N.
+_SETS = (
+    r"(?<![\w$]){name}(?:[-+*/%]?=|\+\+)"
+    r"|\b(?:for|select|read|unset|mapfile|readarray|getopts)\b[^\n;&|]{{0,99}}?(?<![\w$]){name}\b"
+)
+
+
 def _is_shell(word: str) -> bool:
     return word.rpartition("/")[2] in _SHELLS
 
@@ -153,7 +160,7 @@ def _of_shell(script: str, variables: dict[str, str]) -> str:
     def put(found: re.Match[str]) -> str:
         name = found[1] or found[2]
         value = variables.get(name, "") if name else ""
-        own = name and re.search(rf"(?<![\w$]){name}=", script)
+        own = name and re.search(_SETS.format(name=name), script)
         return value if value and not own and _WORDS.fullmatch(value) else found[0]
 
     return _OF_SHELL.sub(put, script)

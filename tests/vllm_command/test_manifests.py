@@ -533,3 +533,24 @@ def test_what_scales_a_server_is_told(beside):
     assert told[0].endswith("servers it keeps is not read; --set cluster.instances=N has N")
     remark = f"{text}# kind: HorizontalPodAutoscaler\n"
     assert not any("is not read" in note for note in read_manifest(remark, "f.yaml").notes)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "TP=4",
+        "TP+=0",
+        "((TP*=2))",
+        "((TP++))",
+        "read -r TP < f",
+        "unset X TP",
+        "for TP in 1 2; do :",
+    ],
+)
+def test_a_variable_that_a_script_sets_anew_has_not_the_value_of_the_manifest(before):
+    """`for`, `read`, `unset` and `+=` were passed over."""
+    env = [{"name": "TP", "value": "2"}]
+    script = container(command=["sh", "-c", f"{before}; vllm serve m -tp $TP"], env=env)
+    assert read(workload(script)).text == "vllm serve m -tp '$TP'"  # which is refused
+    plain = container(command=["sh", "-c", "export TP; vllm serve m -tp $TP"], env=env)
+    assert read(workload(plain)).text == "vllm serve m -tp 2"
