@@ -331,4 +331,6 @@ def _by_name(words: list[str]) -> int | None:
 
 def _image(words: list[str]) -> int | None:
     """Return where vLLM's image is, which starts a server by itself; None if it is not there."""
-    return next((at for at, word in enumerate(words) if is_image(word)), None)
+    # Of Apptainer: docker://vllm/vllm-openai
+    images = (at for at, word in enumerate(words) if is_image(word.removeprefix("docker://")))
+    return next(images, None)

@@ -674,3 +674,12 @@ def test_what_changes_the_number_of_servers_later_is_told(scaling):
 def test_long_lines_are_looked_through_once(text):
     """A line of 100,000 characters of it took minutes."""
     assert told_of_scaling(text * (100_000 // len(text))) is None
+
+
+@pytest.mark.parametrize(
+    "before", ["apptainer run --nv", "srun -N 1 singularity run --nv -B /data"]
+)
+def test_an_image_of_docker_that_apptainer_runs_is_vllms(before):
+    found = read_command([f"{before} docker://vllm/vllm-openai:v0.11.0 --model m -tp 2"])
+    assert (found.text, found.model) == ("vllm serve --model m -tp 2", "m")
+    assert found.release.version == "0.11.0"
