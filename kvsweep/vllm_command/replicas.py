@@ -12,8 +12,11 @@ from kvsweep.vllm_command.shell import unmarked
 _ONE_TAKEN = "one server is taken; --set cluster.instances=N has N"
 _OF_TASKS = ("srun", "mpirun", "mpiexec")
 _TASKS = ("-n", "-np", "--np", "--ntasks")
+# Where those do not say how many there are.
+_EACH = ("-N", "--nodes", "--ntasks-per-node", "-ppn", "--ppn")
+_SBATCH = re.compile(r"^#SBATCH[ \t]+([^#\n]*)", re.MULTILINE)
 # A server over several nodes has a task on each.
-_OVER_NODES = ("--nnodes", "--node-rank")
+_OVER_NODES = ("--nnodes", "-n", "--node-rank", "-r")
 # Of YAML that is read as a script, as SkyPilot's.
 # docker service scale llm=3, docker service update --replicas 3, kubectl scale, kubectl autoscale
 _SCALED = re.compile(
@@ -54,7 +57,7 @@ def replicas_of(before: Sequence[str], where: str) -> int | None:
     return int(given[-1])
 
 
-def told_of_many(before: Sequence[str], words: Sequence[str]) -> str | None:
+def told_of_many(before: Sequence[str], words: Sequence[str], script: str = "") -> str | None:
     """Say that a server is started several times, where it is not told how often; None: it is not.
 
     Parameters
@@ -63,6 +66,8 @@ def told_of_many(before: Sequence[str], words: Sequence[str]) -> str | None:
         The words before those of the server.
     words : sequence of str
         Those of the server.
+    script : str
+        What has the command; lines with ``#SBATCH`` say what ``srun`` is not told.
 
     Examples
     --------
@@ -75,11 +80,20 @@ def told_of_many(before: Sequence[str], words: Sequence[str]) -> str | None:
     if each := next((name for name in programs if name in ("xargs", "parallel")), None):
         return f"{each} starts it, maybe several times: {_ONE_TAKEN}"
     each = next((name for name in programs if name in _OF_TASKS), None)
-    tasks = [value for name in _TASKS for value in _values(name, before)]
+    tasks = _tasks(before)
+    if not tasks and each == "srun":
+        tasks = _tasks([word for line in _SBATCH.findall(script) for word in line.split()])
     over_nodes = any(word.partition("=")[0] in _OVER_NODES for word in words)
-    if each is None or over_nodes or not any(re.fullmatch("[1-9][0-9]+|[2-9]", n) for n in tasks):
+    if each is None or over_nodes or not any(re.match("[1-9][0-9]|[2-9]", n) for n in tasks):
         return None
     return f"{each} starts it on several tasks: {_ONE_TAKEN}"
+
+
+def _tasks(words: Sequence[str]) -> list[str]:
+    """Return how many tasks there are, or how many nodes and tasks on each, as options say."""
+    apart = [re.sub(r"^(-[nN])(?=[0-9])", r"\1=", word) for word in words]  # -N2
+    found = [value for name in _TASKS for value in _values(name, apart)]
+    return found or [value for name in _EACH for value in _values(name, apart)]
 
 
 def told_of_keys(text: str) -> str | None:

@@ -114,7 +114,8 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     if len(words) == 1 and is_in_a_loop(words[0]):
         found.notes = ("a loop starts it: one server is taken; --set cluster.instances=N has N",)
     keys = told_of_keys(words[0]) if len(words) == 1 else None
-    if many := told_of_many(started.before, started.words) or keys:
+    script = words[0] if len(words) == 1 else ""
+    if many := told_of_many(started.before, started.words, script) or keys:
         found.notes += (many,)
     if len(words) == 1 and (scaled := told_of_scaling(words[0])):
         found.notes += (scaled,)

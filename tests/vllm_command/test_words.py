@@ -683,3 +683,38 @@ def test_an_image_of_docker_that_apptainer_runs_is_vllms(before):
     found = read_command([f"{before} docker://vllm/vllm-openai:v0.11.0 --model m -tp 2"])
     assert (found.text, found.model) == ("vllm serve --model m -tp 2", "m")
     assert found.release.version == "0.11.0"
+
+
+@pytest.mark.parametrize(
+    ("before", "several"),
+    [
+        ("srun -N 2", True),
+        ("srun -N2 --gpus-per-node=8", True),
+        ("srun --nodes=1 --ntasks-per-node=4", True),
+        ("srun -n4", True),
+        ("srun --nodes=2-4", True),
+        ("srun -N 2 -n 1", False),
+        ("srun -N1 --ntasks-per-node=1", False),
+        ("srun --gres=gpu:8 --cpus-per-task 16", False),
+    ],
+)
+def test_tasks_of_slurm_are_told_however_they_are_counted(before, several):
+    """Nodes, and tasks on each, were passed over."""
+    notes = read_command([f"{before} vllm serve m -tp 8"]).notes
+    assert any("on several tasks" in note for note in notes) == several
+    assert not any("tasks" in note for note in read_command([f"{before} vllm serve m -n 2"]).notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "srun", "several"),
+    [
+        ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1", "srun", True),
+        ("#SBATCH -N 2 # both", "srun", True),
+        ("#SBATCH -n 4", "srun -n 1", False),
+        ("#SBATCH --nodes=1\n#SBATCH --gres=gpu:8", "srun", False),
+        ("#SBATCH --nodes=2", "", False),
+    ],
+)
+def test_tasks_that_lines_of_sbatch_have_are_those_of_srun(lines, srun, several):
+    notes = read_command([f"#!/bin/bash\n{lines}\n{srun} vllm serve m -tp 8\n"]).notes
+    assert any("on several tasks" in note for note in notes) == several
