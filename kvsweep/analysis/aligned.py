@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SEED = "seed"
-# What made the numbers, besides the sweep.
-_MAKERS = ("source_hash", "numba", "numpy")
+MAKERS = ("source_hash", "numba", "numpy")
+"""What made the numbers, besides the sweep."""
+
 _SHOWN = 3
 
 
@@ -76,7 +77,7 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
 
     And files that are others by the same name: traces, presets and configurations.
     """
-    for key in _MAKERS:
+    for key in MAKERS:
         if a.attrs.get(key) != b.attrs.get(key):
             yield Differing(key, a.attrs.get(key), b.attrs.get(key))
     yield from _other_files(a, b)

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import takewhile
 from typing import Any
 
+from kvsweep.analysis.aligned import MAKERS
 from kvsweep.analysis.compare_records import Comparison, Difference, Differing, Unmatched
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.wording import ALL, MISSING, counted, level, number, signed
@@ -138,6 +139,11 @@ def _notes(found: Comparison) -> list[str]:
 
 
 def _pairing(found: Comparison) -> str:
+    if found.same_requests and any(item.key in MAKERS for item in found.differing):
+        return (
+            "Differences within seeds: equal seeds are equal request lists, as the workloads are, "
+            "unless the two versions draw them otherwise."
+        )
     if found.same_requests:
         return "Differences within seeds: equal seeds are equal request lists."
     if found.paired:

@@ -363,3 +363,14 @@ def test_policies_that_have_traces_of_their_own_have_other_requests():
     told = [(d.key, d.a, d.b) for d in found.differing]
     assert ("workload.trace", "slow-{seed}.json", "fast-{seed}.json") in told
     assert compare(ds, ds, "preemption_rate").same_requests
+
+
+def test_what_other_versions_draw_is_not_promised():
+    """Of stores by two sources, which may draw requests otherwise, equal lists were told."""
+    a, b = made(noise()), made(noise() + 1.0)
+    sure = "equal seeds are equal request lists."
+    assert sure in compare_text(compare(a, b, "preemption_rate"))
+    b.attrs["source_hash"] = "another"
+    text = compare_text(compare(a, b, "preemption_rate"))
+    assert sure not in text
+    assert "unless the two versions draw them otherwise" in text
