@@ -1542,3 +1542,15 @@ def test_gib_below_the_axes_of_a_cliff_take_nothing_of_its_panels():
 
     plain, known = heights(h8(4)), heights(h8(4).assign_attrs(sweep=json.dumps(sweep)))
     assert (known >= 0.98 * plain).all()
+
+
+def test_a_heatmap_says_what_is_hatched():
+    """Cells without a value were, and nothing in the figure said what that is."""
+    ds = h8(2)
+    for hatched in (False, True):
+        if hatched:
+            ds["status"] = status(ds, livelock={"gpu_blocks": 1000})
+        figure = plot.plot_heatmap(ds, "ttft_p99_ms", "gpu_blocks", "policy", threshold=1e3)
+        told = " ".join(" ".join(text.get_text().split()) for text in figure.findobj(Text))
+        assert ("hatched: no value" in told) == hatched
+        check_layout(figure)

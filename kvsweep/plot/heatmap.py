@@ -189,8 +189,10 @@ def _told(array: xr.DataArray, metric: str, threshold: float | None, characters:
     better = variables.better(metric)
     told = [f"{better} is better"] if better else []
     told += [] if threshold is None else [f"line: {number(threshold)}"]
+    seeds = [dim for dim in array.dims if dim == "seed"]
+    told += ["hatched: no value"] if bool(array.isnull().all(seeds).any()) else []
     name = textwrap.fill(" ".join(style.axis_label(array).split()), characters)
-    means, rest = _means_of(array), "; ".join(told)
+    means, rest = _means_of(array), textwrap.fill("; ".join(told), characters)
     one = "; ".join(filter(None, [means, rest]))
     return "\n".join(filter(None, [name, one] if len(one) <= characters else [name, means, rest]))
 
