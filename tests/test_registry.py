@@ -148,3 +148,9 @@ def test_times_of_the_replica_are_from_time_zero():
 def test_variables_can_be_sent_to_workers_of_other_processes(variable):
     """`grid --requests` sends them, and functions without a name cannot be pickled."""
     assert pickle.loads(pickle.dumps(variable)) == variable
+
+
+@pytest.mark.parametrize("name", ["mean_waiting", "mean_running"])
+def test_requests_that_are_left_out_of_a_mean_are_told(name):
+    """Those of a warm-up are, while blocks in use are everybody's: nothing told one from other."""
+    assert VARIABLES[name].long_name.startswith("measured requests per instance")

@@ -64,8 +64,16 @@ CELL_VARIABLES = (
     Variable("peak_blocks", ("instance",), "int64", "block", "most blocks in use at any time"),
     *_reals(
         ("mean_blocks", "block", "blocks in use per instance, mean over the makespan"),
-        ("mean_waiting", "request", "requests per instance until first step or given up, mean"),
-        ("mean_running", "request", "requests per instance from first step to completion, mean"),
+        (
+            "mean_waiting",
+            "request",
+            "measured requests per instance until first step or given up, mean",
+        ),
+        (
+            "mean_running",
+            "request",
+            "measured requests per instance from first step to completion, mean",
+        ),
     ),
     *_counts(
         ("evictions", "block", "cached blocks evicted, warm-up included"),
