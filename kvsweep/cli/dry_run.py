@@ -117,16 +117,24 @@ def _left(
     return len(todo), sum(map(cells.size if known is None else known.simulations, todo))
 
 
+def _of_tier(scenario: Scenario) -> tuple[Any, ...]:
+    """Return what tells the speed of a CPU tier, which many variants have in common."""
+    cache = scenario.cache
+    made = cache.transfer_bandwidth, cache.link_gb_per_s, cache.link, cache.kv_bytes_per_token
+    return (*made, len(cache.groups), scenario.latency.model)
+
+
 def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
     """Return what is told of the models, tiers and defaults of a sweep."""
     from kvsweep.config.served_text import defaults_text, model_texts, models_left
-    from kvsweep.config.transfer import pull_text, transfer_text
+    from kvsweep.config.transfer import pull_text, tier_text
     from kvsweep.search.server_model import start_text
 
-    tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
+    with_tier = {_of_tier(each): each for each in cells.variants if each.cache.cpu_blocks > 0}
+    tiers = (tier_text(each, sweep.base_dir) for each in with_tier.values())
     apart = (each for each in cells.variants if each.cluster.kv_transfer_bandwidth is not None)
     return {
-        "transfers": list(dict.fromkeys([*map(transfer_text, tiers), *map(pull_text, apart)])),
+        "transfers": list(dict.fromkeys([*tiers, *map(pull_text, apart)])),
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
         "defaults": told(defaults_text, sweep),

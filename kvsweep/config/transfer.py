@@ -147,6 +147,25 @@ def _missing(rate: float | None, token: float | None) -> str:
     )
 
 
+def known_token_bytes(scenario: Scenario, folder: Path) -> float | None:
+    """Return the bytes of a token on a GPU, if given or known of the model or its step times."""
+    known, preset = scenario.cache.kv_bytes_per_token, scenario.latency.model
+    if known is None and scenario.model is None and preset is not None:
+        known = load_preset(preset, folder).gpu_token_bytes
+    return known
+
+
+def tier_text(scenario: Scenario, folder: Path) -> str:
+    """Write the speed of a CPU tier, in GB/s too where the bytes of a token tell them."""
+    cache, token = scenario.cache, known_token_bytes(scenario, folder)
+    text = transfer_text(cache)
+    if cache.link_gb_per_s is not None or token is None:
+        return text
+    assert cache.transfer_bandwidth is not None
+    reached = cache.transfer_bandwidth * token / max(1, len(cache.groups)) / GIGA_PER_MICRO
+    return f"{text}: {reached:,.4g} GB/s of each GPU"
+
+
 def transfer_text(cache: Cache) -> str:
     """Write the speed of transfers, and what it is made of."""
     assert cache.transfer_bandwidth is not None

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.preset import load_preset
+from kvsweep.config.transfer import known_token_bytes
 from kvsweep.policies import Offload
 from kvsweep.sizing.capacity import cpu_chunk
 from kvsweep.sizing.sizes import GIB
@@ -35,7 +35,7 @@ def tier_flags(scenario: Scenario, folder: Path, gpus: int) -> Iterator[tuple[st
     ------
     flag, value : str
     """
-    cache, bytes_per_token = scenario.cache, _token_bytes(scenario, folder)
+    cache, bytes_per_token = scenario.cache, known_token_bytes(scenario, folder)
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
         block = round(cache.block_size * bytes_per_token / max(1, len(cache.groups)))
@@ -51,7 +51,7 @@ def tier_notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     if cache.cpu_blocks and cache.offload != Offload.VLLM.label:
         yield f"cache.offload = {cache.offload!r}: vLLM has no such tier"
     elif cache.cpu_blocks:
-        if _token_bytes(scenario, folder) is None:
+        if known_token_bytes(scenario, folder) is None:
             yield (
                 f"cache.cpu_blocks = {cache.cpu_blocks}: nothing tells the bytes of a token, so "
                 "--kv-offloading-size, without which there is no tier, is left out"
@@ -60,11 +60,3 @@ def tier_notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         if others:
             keys = ", ".join(f"cache.{key}" for key in others)
             yield f"{keys}: to be set in kv_connector_extra_config of --kv-transfer-config"
-
-
-def _token_bytes(scenario: Scenario, folder: Path) -> float | None:
-    """Return the bytes of a token on a GPU, if given or known of the model or its step times."""
-    known, preset = scenario.cache.kv_bytes_per_token, scenario.latency.model
-    if known is None and scenario.model is None and preset is not None:
-        known = load_preset(preset, folder).gpu_token_bytes
-    return known

@@ -564,3 +564,17 @@ def test_dry_run_tells_the_speed_from_prefill_to_decode(run, tmp_path):
     (tmp_path / "a.toml").write_text(f"{text}beta = [5000, 10, 5]\n")
     size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
     assert size["transfers"] == [told]
+
+
+def test_dry_run_tells_the_speed_of_a_tier_in_gb_of_each_gpu(run, tmp_path):
+    """0.4 tokens/us were taken for PCIe 5; of each of two GPUs they are what PCIe 4 has."""
+    text = "[workload]\nrequests = 5\nrate = 9.0\n[cache]\ncpu_blocks = 50\n"
+    text += "transfer_bandwidth = 0.4\n[grid]\nseed = [0]\n[latency]\n"
+    text += 'model = "llama-3.1-8b/h100/tp2"\n'
+    (tmp_path / "a.toml").write_text(text)
+    told = "0.4 tokens/us: 26.21 GB/s of each GPU"
+    assert f"transfers    {told}\n" in run("grid", "a.toml", "--dry-run")[1]
+    two = 'groups = [{ kind = "full" }, { kind = "full" }]\noffload = "vllm"\ngpu_blocks = 400\n'
+    (tmp_path / "a.toml").write_text(text.replace("cpu_blocks", f"{two}cpu_blocks"))
+    size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
+    assert size["transfers"] == ["0.4 tokens/us: 13.11 GB/s of each GPU"]
