@@ -45,7 +45,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
         config.speculative_config = _speculation(vllm, scenario)
         config.scheduler_config.max_num_scheduled_tokens = scenario.max_num_batched_tokens
     if scenario.offload:
-        page = groups[0].kv_cache_spec.page_size_bytes
+        page = sum(group.kv_cache_spec.page_size_bytes for group in groups)  # of a block
         config.kv_transfer_config = _offloading(vllm, scenario, page)
     if role:
         kinds = {"prefill": "kv_producer", "decode": "kv_consumer"}

@@ -17,6 +17,7 @@ FEATURES = (
     *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
     *("pipeline-state-kept", "state-spec-kept"),
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
+    *("offload-state", "offload-state-spec", "offload-state-kept"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
@@ -46,6 +47,7 @@ _EITHER = (
     *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
     *("pipeline-state-kept", "state-spec-kept"),
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
+    *("offload-state", "offload-state-spec", "offload-state-kept"),
 )
 
 
@@ -89,6 +91,8 @@ def make_case(feature: str, seed: int) -> Document:
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
+    if {"offload", "state"} <= draft.features:
+        draft.engine["enable_prefix_caching"] = True  # else vLLM does not start
     if "pd" in draft.features:
         _disaggregate(draft)
     tags = draft.tags + sorted(draft.features - {feature})
@@ -179,7 +183,7 @@ def _speculate(draft: _Draft) -> None:
     r, engine = draft.random, draft.engine
     tokens = r.choice([1, 2, 3, 5])
     method = r.choice(["draft", "eagle"])
-    if "hybrid" in draft.features and draft.features & {"pd", "offload"}:
+    if draft.features & {"hybrid", "state"} and draft.features & {"pd", "offload"}:
         method = "draft"  # with a connector it matters which group an EAGLE head's layers are in
     engine["speculative"] = {"tokens": tokens, "method": method}
     for request in draft.requests:

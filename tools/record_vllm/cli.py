@@ -192,9 +192,10 @@ def cases(feature: str, first: int, last: int, out: Path) -> int:
 
     FEATURE is sync, async, offload, hybrid, state, state-spec, spec, mix, pd, pd-spec, pd-hybrid,
     pd-fail, pd-error, pd-lease, pipeline, pipeline-state, pipeline-spec, spec-longest,
-    offload-spec, offload-hybrid, offload-spec-hybrid or, where windows and states keep but some
-    blocks in the cache, hybrid-kept, state-kept, state-spec-kept, spec-hybrid-kept, pd-hybrid-kept,
-    pipeline-hybrid-kept, pipeline-state-kept or offload-hybrid-kept.
+    offload-spec, offload-hybrid, offload-spec-hybrid, offload-state, offload-state-spec or, where
+    windows and states keep but some blocks in the cache, hybrid-kept, state-kept, state-spec-kept,
+    spec-hybrid-kept, pd-hybrid-kept, pipeline-hybrid-kept, pipeline-state-kept, offload-hybrid-kept
+    or offload-state-kept.
     """
     from record_vllm.checking import make_folder, write_cases
 
