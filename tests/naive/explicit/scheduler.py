@@ -244,7 +244,7 @@ class ExplicitScheduler(Scheduler):
             return Tried.ENDS
         if padded and n != 1 + self.engine.drafts:  # it cannot be cut
             n, padded = 1, False
-        if not self._seat(request, total + n + self.engine.drafts, hits, total):
+        if not self._seat(request, total + n, hits, total):
             return Tried.ENDS
         self.tables.publish(request, min(total + n, len(request.known)))
         if looks:
@@ -300,15 +300,14 @@ class ExplicitScheduler(Scheduler):
 
         With drafts each needs those of its first verification, too, and so will who pulls.
         """
-        return self._to_verify() + sum(
-            max(self.tables.most(group, len(r.known) + self.engine.verification) - len(table), 0)
-            for r in self.prefills
-            for group, table in enumerate(r.tables)
-        )
+        beyond = self.engine.verification
+        return self._to_verify() + sum(self.tables.lacks(r, beyond) for r in self.prefills)
 
     def _to_verify(self):
         """Return the blocks that a first verification takes in all groups."""
-        return self.blocks_for(self.engine.verification) * len(self.tables.windows)
+        groups = range(len(self.tables.windows))
+        keep = sum(not self.tables.keeps_states(group) for group in groups)
+        return self.blocks_for(self.engine.verification) * keep
 
     def _to_pull(self, tokens, hits):
         """Return the blocks of a prompt of so many tokens that are pulled, those in windows."""
@@ -320,20 +319,21 @@ class ExplicitScheduler(Scheduler):
     def _seat(self, request, tokens, hits, total, reserved=None):
         """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False.
 
-        `reserved` blocks must stay free if what fills them comes from elsewhere.
+        `reserved` blocks must stay free if what fills them comes from elsewhere, and no drafts.
         """
         tables, free = self.tables, len(self.pool.free)
+        ahead = self.engine.drafts if reserved is None else 0
         keep = self.watermark_blocks if self.running else 0
         whole = tables.need(request, len(request.known), hits, total, capped=True)
         if self.engine.reserve_full_prompt and whole + keep > free:
             return False
         tables.release_left(request, max(0, total - request.in_flight))
-        need = tables.need(request, tokens, hits, total, capped=False)
+        need = tables.need(request, tokens, hits, total, capped=False, ahead=ahead)
         if need + keep > len(self.pool.free) - (reserved or 0):
             return False
         if any(map(len, hits)) or reserved is not None:
             self.blocks_reused += tables.use(request, hits, total)
-        tables.extend(request, tokens)
+        tables.extend(request, tokens, ahead)
         return True
 
     def _count_hits(self, request, local):
@@ -349,10 +349,11 @@ class ExplicitScheduler(Scheduler):
         end = request.computed + n
         none = [[] for _ in request.tables]
         total = request.computed
-        need = tables.need(request, end + self.engine.drafts, none, total, capped=False)
+        ahead = self.engine.drafts
+        need = tables.need(request, end, none, total, capped=False, ahead=ahead)
         if need > len(self.pool.free):
             return False
-        tables.extend(request, end + self.engine.drafts)
+        tables.extend(request, end, ahead)
         tables.publish(request, min(end, len(request.known)))
         return True
 

@@ -22,6 +22,8 @@ class StateTables(Tables):
     fresh : set of key
         Keys of states that the schedule under way has published: nobody can use one before its
         end, not even an older block of the same key.
+    handed : list of (request, group, block, tokens)
+        States behind so many tokens that were published, for a CPU tier to store.
     """
 
     def __init__(self, pool, engine, cache, role="both"):
@@ -32,6 +34,8 @@ class StateTables(Tables):
         self.longest_chunk = min(limits)
         self.drafts = engine.drafts
         self.fresh = set()
+        self.tiered = role == "tiered"
+        self.handed = []
 
     def begin(self):
         self.fresh = set()
@@ -128,26 +132,35 @@ class StateTables(Tables):
         position = (end - 1) // self.block_size * self.block_size
         return self._keeps(start, end, position) and absent
 
-    def need(self, request, tokens, hits, total, *, capped):
+    def need(self, request, tokens, hits, total, *, capped, ahead=0):
         """Return the free blocks that a request takes; more than there are if its hit is fresh."""
         needed = 0
         for group, table in enumerate(request.tables):
             found = hits[group]
             if not self.states[group]:
-                needed += max(self.places_for(tokens) - len(table) - len(found), 0)
+                needed += max(self.places_for(tokens + ahead) - len(table) - len(found), 0)
             elif not self.caching:
                 needed += 0 if table else 1 + self.drafts
             elif found and self.pool.key[found[-1]] in self.fresh:
                 return inf
             else:
-                end = tokens if capped else tokens - self.drafts
-                more = self.blocks_for(end) + self.drafts - len(table) - len(found)
-                keeps = self._keeps_one(request, group, total, end)
+                more = self.blocks_for(tokens) + self.drafts - len(table) - len(found)
+                keeps = self._keeps_one(request, group, total, tokens)
                 if not capped:
                     request.keeps[group] = keeps
                 needed += min(more, 1 + keeps + (0 if table else self.drafts))
             needed += sum(block is not None and self.pool.ref[block] == 0 for block in found)
         return needed
+
+    def lacks(self, request, beyond):
+        lacks = super().lacks(request, beyond)
+        end = len(request.known)
+        for group, table in enumerate(request.tables):
+            if self.states[group]:
+                more = self.blocks_for(end) + self.drafts - len(table)
+                keeps = self._keeps_one(request, group, request.computed, end)
+                lacks += min(more, 1 + keeps + (0 if table else self.drafts))
+        return lacks
 
     def release_left(self, request, tokens):
         """Give back the states before the last one of `tokens` computed tokens."""
@@ -158,30 +171,42 @@ class StateTables(Tables):
             self.pool.release(gone)
             self.window_freed += len(gone)
 
-    def extend(self, request, tokens):
-        """Take blocks until each table holds `tokens`: of states those where a chunk ends."""
-        taken = 0
-        for group, table in enumerate(request.tables):
-            want = self.places_for(tokens)
-            if self.states[group]:
-                want = 1 + self.drafts
-                if self.caching:
-                    want = self.blocks_for(tokens - self.drafts) + self.drafts
-                    self._move(request, group, table, want)
-            more = max(want - len(table), 0)
-            table.extend(self.pool.take(more))
-            taken += more
+    def extend(self, request, tokens, ahead):
+        """Take blocks until each table holds `tokens`: of states those where a chunk ends.
+
+        Who takes none `ahead` has loaded, and gets the states of drafts behind all it loads.
+        """
+        drafts = self.drafts if ahead else 0
+        taken = sum(
+            self._extend(request, group, tokens, ahead, drafts) for group in range(len(self.states))
+        )
+        for table, state in zip(request.tables, self.states, strict=True):
+            if state and drafts < self.drafts:
+                table.extend(self.pool.take(self.drafts))
+                taken += self.drafts
         request.has_states = True
         return taken
 
-    def _move(self, request, group, table, want):
+    def _extend(self, request, group, tokens, ahead, drafts):
+        table = request.tables[group]
+        want = self.places_for(tokens + ahead)
+        if self.states[group]:
+            want = 1 + drafts
+            if self.caching:
+                want = self.blocks_for(tokens) + drafts
+                self._move(request, group, table, want, drafts)
+        more = max(want - len(table), 0)
+        table.extend(self.pool.take(more))
+        return more
+
+    def _move(self, request, group, table, want, drafts):
         """Leave slots empty before the states of a chunk, behind which those of drafts stand."""
         if want <= len(table) and not request.keeps[group]:
             return
         before = len(table)
-        between = want - self.drafts - 1 - request.keeps[group]
+        between = want - drafts - 1 - request.keeps[group]
         table.extend([None] * (between - before))
-        for place in range(max(before - self.drafts, 0), before):
+        for place in range(max(before - drafts, 0), before):
             if place < between and request.has_states:
                 table.append(table[place])
                 table[place] = None
@@ -191,11 +216,30 @@ class StateTables(Tables):
         super().publish(request, tokens)
         for group, table in enumerate(request.tables):
             if self.states[group]:
-                new = table[before[group] : request.published_of[group]]
-                keys = {self.pool.key[block] for block in new if block is not None}
-                self.fresh |= keys - {None}
+                for place in range(before[group], request.published_of[group]):
+                    block = table[place]
+                    if block is not None and self.pool.key[block] is not None:
+                        self.fresh.add(self.pool.key[block])
+                        self._hand(request, group, block, (place + 1) * self.block_size)
+
+    def _hand(self, request, group, block, tokens):
+        if self.tiered:
+            self.handed.append((request, group, block, tokens))
+
+    def take_handed(self):
+        """Return what was handed over since the last schedule, by request, each group by group."""
+        found = {}
+        for item in sorted(self.handed, key=lambda item: item[1]):
+            found.setdefault(item[0], []).append(item[1:])
+        self.handed = []
+        return found
+
+    def forget_handed(self, request):
+        """Forget what was handed over of a request whose blocks may become another's."""
+        self.handed = [item for item in self.handed if item[0] is not request]
 
     def clear(self, request):
         super().clear(request)
+        self.forget_handed(request)
         request.keeps = [False for _ in self.states]
         request.has_states = False

@@ -45,6 +45,13 @@ class Tables:
         """Whether the blocks of a group are states."""
         return False
 
+    def take_handed(self):
+        """Return the states that a CPU tier is to store, by request."""
+        return {}
+
+    def forget_handed(self, request):
+        """Let no state be stored of a request that has finished."""
+
     def split(self, request, n, start):
         """Return how many of `n` tokens from `start` on a chunk has."""
         return n
@@ -86,14 +93,15 @@ class Tables:
             hits, tokens = [found[:-1] for found in hits], tokens - self.block_size
         return hits, tokens
 
-    def need(self, request, tokens, hits, total, *, capped):
+    def need(self, request, tokens, hits, total, *, capped, ahead=0):
         """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.
 
+        And `ahead` places more, for drafts.
         Hits that nobody uses are free until then, and so are among them.
         """
         needed = 0
         for group, table in enumerate(request.tables):
-            want = self.most(group, tokens) if capped else self.places_for(tokens)
+            want = self.most(group, tokens) if capped else self.places_for(tokens + ahead)
             if table:
                 needed += max(want - len(table), 0)
                 continue
@@ -102,6 +110,15 @@ class Tables:
             used = [block for block in hits[group][left:] if block is not None]
             needed += sum(self.pool.ref[block] == 0 for block in used)
         return needed
+
+    def lacks(self, request, beyond):
+        """Return the blocks that a request will still take for what it knows and `beyond` that."""
+        tokens = len(request.known) + beyond
+        return sum(
+            max(self.most(group, tokens) - len(table), 0)
+            for group, table in enumerate(request.tables)
+            if not self.keeps_states(group)
+        )
 
     def release_left(self, request, tokens):
         """Give back the blocks that windows have left once `tokens` are computed."""
@@ -127,11 +144,11 @@ class Tables:
             request.published_of[group] = len(request.tables[group])
         return used
 
-    def extend(self, request, tokens):
-        """Take blocks until each table holds `tokens`; return how many."""
+    def extend(self, request, tokens, ahead):
+        """Take blocks until each table holds `tokens`, and drafts `ahead`; return how many."""
         taken = 0
         for table in request.tables:
-            more = max(self.places_for(tokens) - len(table), 0)
+            more = max(self.places_for(tokens + ahead) - len(table), 0)
             table.extend(self.pool.take(more))
             taken += more
         return taken

@@ -44,14 +44,19 @@ class TieredConnector(Connector):
     Attributes
     ----------
     windows : list of int or None
-        Per group.
+        Per group; of a group of states that of its last block.
+    states : list of bool
+        Per group, whether it keeps states; they are stored as they are handed over.
     volatile : bool
         Whether the last chunk of a decoding request may still change: EAGLE's layers write to it.
     """
 
     def __init__(self, cache, engine):
         super().__init__(cache, engine.enable_prefix_caching)
-        self.windows = cache.windows
+        self.states = [group["kind"] == "state" for group in cache.groups] or [False]
+        self.windows = [
+            1 if state else window for state, window in zip(self.states, cache.windows, strict=True)
+        ]
         self.retention = cache.prefix_cache_retention_interval
         self.volatile = engine.eagle
 
@@ -95,6 +100,8 @@ class TieredConnector(Connector):
         )
         full = [g for g, window in enumerate(self.windows) if window is None]
         most -= bool(slide)
+        if any(self.states):
+            most -= most % self.chunk
         tokens, waits, popped = 0, False, False
         groups = full + slide
         while groups:
@@ -168,6 +175,8 @@ class TieredConnector(Connector):
     def _chunks_needed(self, group, tokens):
         """Return the last chunks of so many tokens that a window looks at: at their end, too."""
         window = self.windows[group]
+        if self.states[group]:
+            return 1
         beyond = window - 1 + -tokens % self.chunk
         return max(up(window, self.chunk), up(beyond, self.chunk))
 
@@ -198,10 +207,11 @@ class TieredConnector(Connector):
         self.manager.read(keys, entry)
         self._add(Job("load", request, keys, count * self.block_size), self.loads)
 
-    def build(self, scheduled, admitted, taken, preempted):
+    def build(self, scheduled, admitted, taken, preempted, handed):
         """Return the work of the step just scheduled; nothing of it counts as computed yet.
 
-        `taken` has per running request the blocks of each group that it got in this step.
+        `taken` has per running request the blocks of each group that it got in this step, `handed`
+        per request the states that were cached.
         """
         before = {}
         for request in scheduled:
@@ -220,6 +230,8 @@ class TieredConnector(Connector):
         for block in self.touched:
             flush.update(self.pending.get(block, ()))
         work = Work(self.loads, [], flush)
+        for request, states in handed.items():
+            self._store_states(request, states, work)
         for request, n in scheduled.items():
             self._offer(request, request.computed + n, work)
         for request in self.finished:
@@ -257,6 +269,7 @@ class TieredConnector(Connector):
         offered = [
             (group, j)
             for group, end in enumerate(ends)
+            if not self.states[group]
             for j in range(entry.next[group], end)
             if self._is_of_use(request, group, j, self._blocks(entry, group, j))
         ]
@@ -269,6 +282,23 @@ class TieredConnector(Connector):
             chunks = [place for place in offered if entry.keys[place[0]][place[1]] in new]
             self._store(request, entry, new, chunks, work)
         entry.next = [max(pair) for pair in zip(entry.next, ends, strict=True)]
+
+    def _store_states(self, request, states, work):
+        """Store states where chunks end, a copy each; who finds no room is not asked again."""
+        entry = self._entry(request)
+        limit = request.prompt_tokens if self.prompt_only else len(request.known)
+        for group, block, tokens in states:
+            if tokens > limit or tokens % self.chunk:
+                continue
+            key = entry.keys[group][tokens // self.chunk - 1]
+            new = self.manager.store([key], entry)
+            if new is None:
+                self.refused.append(request)
+            elif new:
+                job = Job("store", request, [key], self.block_size, [block])
+                job.kept = []
+                self._add(job, work.stores)
+                self.pending.setdefault(block, set()).add(job)
 
     def _blocks(self, entry, group, chunk):
         return entry.blocks[group][chunk * self.factor : (chunk + 1) * self.factor]

@@ -31,7 +31,10 @@ class TieredScheduler(ExplicitScheduler):
     def _account(self, decision):
         """Make the connector's work first: it counts what was computed before the step."""
         admitted = [request for request, _ in decision.admitted]
-        work = self.connector.build(decision.scheduled, admitted, self.taken, decision.preempted)
+        handed = self.tables.take_handed()
+        work = self.connector.build(
+            decision.scheduled, admitted, self.taken, decision.preempted, handed
+        )
         decision.copies = Copies(work, self.connector.later, self.connector.refused)
         super()._account(decision)
 
@@ -80,6 +83,7 @@ class TieredScheduler(ExplicitScheduler):
 
     def _finish(self, request, now):
         self.connector.finish(request)
+        self.tables.forget_handed(request)
         super()._finish(request, now)
 
     def report(self, jobs):
