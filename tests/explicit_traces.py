@@ -16,6 +16,7 @@ PIPELINES = (
     *("pipeline and drafts", "pipeline, groups and drafts"),
 )
 TIERED = ("tier and groups", "tier and drafts", "tier, groups and drafts")
+TIERED_STATES = ("tier and states", "tier, states and drafts", "tier, pools and states")
 POOLED = (
     *("pools and groups", "pools and states", "pools and drafts", "pools, groups and drafts"),
     *("tier and pools", "tier, pools and groups", "tier, pools and drafts"),
@@ -51,7 +52,8 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_groups(source, scenario["cache"])
     if "states" in feature:
         _add_states(source, scenario)
-    if feature == "states and drafts":  # fewer than tokens of a block, else refused
+    several = "states" in feature and "drafts" in feature
+    if several:  # fewer than tokens of a block, else refused
         scenario["cache"]["block_size"] = max(6, block_size)
     if "groups" in scenario["cache"]:
         _keep_some(source, scenario["cache"])
@@ -59,7 +61,7 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_drafts(source, trace, 60 if "long" in feature else 5)
         if "groups" in feature and ("roles" in feature or "leases" in feature):
             scenario["engine"]["speculative"]["method"] = "draft"  # else refused
-    if feature == "states and drafts":  # a step with room for a block, else refused
+    if several:  # a step with room for a block, else refused
         engine, size = scenario["engine"], scenario["cache"]["block_size"]
         engine["max_num_batched_tokens"] += engine["max_num_batched_tokens"] == size
     if "pipeline" in feature:
@@ -251,3 +253,5 @@ def _add_tier(source, scenario):
         cache["prefix_cache_retention_interval"] *= cache["offload_block_factor"]  # else refused
     if "speculative" in scenario["engine"] and "groups" in cache:
         scenario["engine"]["speculative"]["method"] = "draft"  # else refused
+    if any(group["kind"] == "state" for group in cache.get("groups", ())):
+        scenario["engine"]["enable_prefix_caching"] = True  # else refused

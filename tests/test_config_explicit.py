@@ -439,7 +439,7 @@ def test_wrong_groups_of_states_are_refused(groups, message):
         ({"cluster": APART}, "cache.groups: not with prefill and decode apart"),
         (
             {"cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0}},
-            "cache.cpu_blocks: with cache.groups there is only",
+            "cache.offload: with cache.groups there is only",
         ),
     ],
 )

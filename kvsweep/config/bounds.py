@@ -119,7 +119,11 @@ def longest_step(
         time = time + (of[f"{kind}4"] + of[f"{kind}6"]) * tokens * longest
     for step in range(MAX_FIRST_STEPS):
         time = time + of[f"first_step{step}"]
-    transfer = of["transfer_base"] + 1.0 + longest * (1 + of["more_groups"]) / of["bandwidth"]
+    transfer = (
+        of["transfer_base"]
+        + 1.0
+        + longest * (1 + of["more_groups"] + of["states"]) / of["bandwidth"]
+    )
     time = time + (of["cpu_blocks"] > 0) * seats * transfer
     return time + (of["connects"] + of["moves"]) * _backlog(of, requests * 1.0, longest, smaller)
 
@@ -130,7 +134,7 @@ def _backlog(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: 
     A step may stall for all stores, a request wait for all loads. Each store writes a block of the
     tier at least, each load fills blocks of the GPU; neither copies more than there is.
     """
-    most = requests * longest * (1 + of["more_groups"])
+    most = requests * longest * (1 + of["more_groups"] + of["states"])
     room = of["cpu_blocks"] * 1.0 * of["chunk_tokens"] + of["gpu_blocks"] * 1.0 * of["block_size"]
     copies = smaller(of["cpu_blocks"] * 1.0, most) + requests
     return copies * (of["transfer_base"] + 1.0) + smaller(room, 2.0 * most) / of["bandwidth"]
@@ -263,6 +267,7 @@ def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
         "connects": cache.cpu_blocks > 0 and cache.offload == Offload.VLLM.label,
         "moves": 0,
         "more_groups": max(0, len(cache.groups) - 1),
+        "states": 0,  # among those
         "chunk_tokens": cache.block_size * cache.offload_block_factor,
         "gpu_blocks": pool.gpu_blocks,
         "block_size": cache.block_size,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.fleet import fleet, has_pools, is_explicit
-from kvsweep.config.groups import is_hybrid, state_groups
+from kvsweep.config.groups import is_hybrid, keeps_some, state_groups
 from kvsweep.config.pools import has_roles
 from kvsweep.config.served_model import key_of_stages
 from kvsweep.errors import dotted
@@ -101,13 +101,12 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     """Refuse CPU tiers but those of vLLM that were recorded."""
     cache, engine = scenario.cache, scenario.engine
     groups = "the groups of this model" if _of_model(scenario) else "cache.groups"
-    for asked, named, where in (
-        (bool(state_groups(cache.groups)), groups, " where states are among them"),
-        (engine.pipeline_parallel_size > 1, _stages(scenario), ""),
-        (has_roles(scenario.cluster), "prefill and decode apart", ""),
+    for asked, named in (
+        (engine.pipeline_parallel_size > 1, _stages(scenario)),
+        (has_roles(scenario.cluster), "prefill and decode apart"),
     ):
         if asked:
-            message = f"with {named} there is only cpu_blocks = 0{where}{_hint(scenario)}"
+            message = f"with {named} there is only cpu_blocks = 0{_hint(scenario)}"
             raise KeyProblem(("cache", "cpu_blocks"), message)
     if cache.offload != Offload.VLLM.label:
         message = f"with {what} there is only offload = 'vllm'{_hint(scenario)}"
@@ -116,17 +115,20 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     if eagle and engine.drafts and is_hybrid(cache.groups):
         message = f"'eagle', but with cpu_blocks and {groups} only 'draft' was recorded"
         raise KeyProblem(("engine", "speculative", "method"), message)
+    if state_groups(cache.groups) and not engine.enable_prefix_caching:
+        message = "false, but with cpu_blocks and groups of states vLLM does not start without it"
+        raise KeyProblem(("engine", "enable_prefix_caching"), message)
     _check_kept_chunks(cache)
 
 
 def _check_kept_chunks(cache: Cache) -> None:
-    """Refuse what vLLM refuses: of a window a tier keeps whole chunks at each interval."""
+    """Refuse what vLLM refuses: of windows and states a tier keeps chunks at each interval."""
     interval = cache.prefix_cache_retention_interval or 0
     chunk = cache.block_size * cache.offload_block_factor
-    if interval % chunk and any(group.window for group in cache.groups):
+    if interval % chunk and keeps_some(cache.groups):
         message = (
             f"{interval} is no multiple of a chunk of the CPU tier (block_size x "
-            f"offload_block_factor = {chunk} tokens), as vLLM needs it beside windows"
+            f"offload_block_factor = {chunk} tokens), as vLLM needs it beside windows or states"
         )
         raise KeyProblem(("cache", "prefix_cache_retention_interval"), message)
 

@@ -150,7 +150,8 @@ def place_tier(lane, inst, off):
 @leaf
 def chunk_at(lane, index, number):
     """Return a record of the tier of an instance whose chunks are of groups (moving/rings.py)."""
-    return index * (lane["n_keys"] * (1 + lane["more_groups"]) + TIER_RINGS) + number
+    groups = 1 + lane["more_groups"] + lane["states"]
+    return index * (lane["n_keys"] * groups + TIER_RINGS) + number
 
 
 @leaf

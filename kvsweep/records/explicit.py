@@ -74,6 +74,11 @@ RECURRENT_FIELDS = (
     Field("alive", i32, "block", "leading slots that are empty for good"),
     Field("fresh", i32, "block", "first slot that the schedule `fresh_at` cached"),
     Field("fresh_at", i64, "1", "the latest schedule that cached a state of it, or -1"),
+    Field("told", i32, "block", "beside a CPU tier: slots that the connector knows of"),
+    Field("handed", i32, "block", "likewise: first slot cached since the last schedule"),
+    Field("handed_end", i32, "block", "the one behind the last of these, 0: none"),
+    Field("next_handing", i32, "index", "next state that hands some over, or -1"),
+    Field("hands", u8, "1", "1 if it is among those that hand some over"),
     Field("given", u8, "1", "1 if it was given states since it was admitted"),
     Field("keeps", u8, "1", "1 if the chunk being scheduled keeps the state before its last one"),
 )

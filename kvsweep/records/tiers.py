@@ -73,6 +73,8 @@ OFFLOAD_FIELDS = (
     Field("next_changes", i64, "1", "the one after that: 1 if it changes anything"),
     Field("finished_head", i64, "index", "first request that finished since the last schedule"),
     Field("finished_tail", i64, "index", "last of them"),
+    Field("handing", i64, "index", "first request, as its state, that hands over states; or -1"),
+    Field("last_handing", i64, "index", "last of them"),
     Field("loads", i64, "1", "loads so far"),
     Field("stores", i64, "1", "stores so far"),
     Field("loaded", i64, "token", "loaded so far"),

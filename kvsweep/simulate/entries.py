@@ -108,6 +108,15 @@ ALL: tuple[Entry, ...] = (
         more=30,
     ),
     Entry(
+        engine.run_moving_states,
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *APART, "windows"),
+            *_rare_but("concurrency", "reach", "first_steps"),
+        ),
+        'first run with offload = "vllm" and groups of states',
+        more=40,
+    ),
+    Entry(
         engine.run_states,
         (*_EXPLICIT, *_rare_but("concurrency", "reach", "first_steps"), "windows", *APART),
         "first run with groups of states",
@@ -135,7 +144,7 @@ ALL: tuple[Entry, ...] = (
 ENTRIES = ALL
 FEW = (
     *("run_batch", "run_rare", "run_connected_rare"),
-    *("run_explicit", "run_moving", "run_states", "run_pipelines_rare"),
+    *("run_explicit", "run_moving", "run_moving_states", "run_states", "run_pipelines_rare"),
 )
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 

@@ -82,7 +82,7 @@ def _blank_progress() -> NDArray[Any]:
 @cache
 def _blank_offload() -> NDArray[Any]:
     blank = np.zeros(1, OFFLOAD)
-    for name in ("job_spare", "finished_head", "finished_tail"):
+    for name in ("job_spare", "finished_head", "finished_tail", "handing"):
         blank[name] = NONE
     return blank
 

@@ -68,6 +68,11 @@ FEATURES = {
         "cache": {"groups": GROUPS} | TIER,
         "engine": {"async_scheduling": True},
     },
+    "states, tier": {"cache": {"groups": STATES, "block_size": 528} | TIER},
+    "states, async tier": {
+        "cache": {"groups": STATES, "block_size": 528} | KEPT | TIER,
+        "engine": {"async_scheduling": True},
+    },
     "drafts, tier": {"cache": TIER, "engine": {"speculative": DRAFTS}},
 }
 """Keys of the scenario that make lanes explicit, by name.

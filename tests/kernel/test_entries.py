@@ -33,6 +33,7 @@ TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
 WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
 CONNECTED_WINDOW = {"cache": {**CONNECTED["cache"], **WINDOW["cache"]}}
 STATES = {"cache": {"groups": [{"kind": "state"}, {"kind": "full"}]}}
+CONNECTED_STATES = {"cache": {**CONNECTED["cache"], **STATES["cache"]}}
 DRAFTED = {"engine": {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}}
 DRAFTED_ASYNC = {"engine": {**DRAFTED["engine"], **ASYNC["engine"]}}
 APART = {
@@ -89,6 +90,11 @@ FEATURES = {
     "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_apart_rare"),
     "a connector and a window": (CONNECTED_WINDOW, "run_moving"),
     "a connector and drafts, asynchronous": ({**CONNECTED, **DRAFTED_ASYNC}, "run_moving"),
+    "a connector and states": (CONNECTED_STATES, "run_moving_states"),
+    "a connector and states, asynchronous, slow first steps": (
+        {**CONNECTED_STATES, **ASYNC, **COLD},
+        "run_moving_states",
+    ),
 }
 
 
@@ -143,6 +149,7 @@ def test_each_feature_has_its_entry(feature):
         (("prefill and decode apart", "leases"), ("run_apart_rare",)),
         (("a window", "drafts and a window", "none"), ("run_batch", "run_explicit")),
         (("a window", "a connector and a window"), ("run_groups", "run_moving")),
+        (("states", "a connector and states"), ("run_moving_states", "run_states")),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -193,6 +200,7 @@ def test_scenarios_need_what_their_lanes_need():
             *("prefill and decode apart", "leases"),
             *("a pipeline", "a pipeline of states, asynchronous"),
             *("a connector and a window", "a connector and drafts, asynchronous"),
+            *("a connector and states", "a connector and states, asynchronous, slow first steps"),
         )
     ]
     kinds = {}

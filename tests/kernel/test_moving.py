@@ -64,7 +64,10 @@ EAGLE = {"speculative": {"tokens": 2, "method": "eagle"}}
     ("changes", "message"),
     [
         ({"cache": {"offload": "watermark"}}, "cache.offload: with cache.groups there is only"),
-        ({"cache": {"groups": STATES}}, "cache.cpu_blocks: with cache.groups there is only"),
+        (
+            {"cache": {"groups": STATES}, "engine": {"enable_prefix_caching": False}},
+            "engine.enable_prefix_caching: false, but with cpu_blocks and groups of states",
+        ),
         ({"engine": {"pipeline_parallel_size": 2}}, "cache.cpu_blocks: with engine.pipeline"),
         (
             {"cluster": APART},
@@ -117,4 +120,36 @@ def test_windows_are_kept_at_whole_chunks_of_a_tier(groups, interval, factor, fi
         return
     message = f"prefix_cache_retention_interval: {interval} is no multiple of a chunk .* = 32"
     with pytest.raises(InputError, match=message):
+        parse_scenario(scenario, "trace")
+
+
+@given(explicit_traces.traces(features=explicit_traces.TIERED_STATES, closed_loop=True))
+def test_kernel_equals_twin_beside_states(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("feature", explicit_traces.TIERED_STATES)
+def test_kernel_equals_twin_on_longer_traces_beside_states(feature):
+    rng = random.Random(f"moving/{feature}")
+    for _ in range(15):
+        trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize(("interval", "fits"), [(16, False), (48, False), (64, True), (0, True)])
+def test_states_are_kept_at_whole_chunks_of_a_tier(interval, fits):
+    cache = {
+        "groups": STATES,
+        "gpu_blocks": 1000,
+        "cpu_blocks": 10,
+        "offload": "vllm",
+        "offload_block_factor": 2,
+        "prefix_cache_retention_interval": interval,
+        "transfer_bandwidth": 1.0,
+    }
+    scenario = {"cache": cache, "latency": {"beta": [10.0, 1.0]}}
+    if fits:
+        parse_scenario(scenario, "trace")
+        return
+    with pytest.raises(InputError, match=f"prefix_cache_retention_interval: {interval} is no mult"):
         parse_scenario(scenario, "trace")

@@ -23,8 +23,8 @@ from .planning import ask_for_accepted
 from .refusing import refuse
 from .slots import window_of
 from .stages import has_share, put_back, set_aside
-from .states import keeps_states, take_states
-from .tables import cache_known, grow, release_all
+from .states import keeps_states
+from .tables import cache_known, grow_all, release_all
 from .walking import schedule
 
 
@@ -86,9 +86,7 @@ def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
     """Let an admitted request have the blocks of this step; cache those that it fills."""
     request = inp.requests[lane["request_lo"] + r]
     blocks = blocks_for(lane, with_places(lane, computed + tokens))
-    if blocks > state["blocks"]:
-        grow(ws, lane, inst, tally, state, s, blocks, r >= lane["warmup"])
-    take_states(ws, lane, inst, tally, state, s, computed + tokens, r >= lane["warmup"])
+    grow_all(ws, lane, inst, tally, state, s, blocks, computed + tokens, r >= lane["warmup"])
     cache_known(inp, ws, lane, inst, request, state, s, computed + tokens)
 
 
@@ -113,6 +111,8 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
     state["computed"] = computed
     tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
+    if lane["states"]:
+        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
     if tokens == 0:
         return False, False
     had = np.int64(state["blocks"])

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..._jit import leaf
+from ...records import NONE
 from ..blocks.sizes import full_blocks
 from .slots import groups_of, slot_of
 from .states import can_keep, keeps_states
@@ -72,9 +73,12 @@ def is_fresh(inp, ws, lane, inst, engine, head, hits):
         s = engine["state_lo"] + r
         own, state = ws.recurrent[s], ws.states[s]
         new = own["fresh_at"] == engine["schedules"]
-        if not fresh and new and own["fresh"] <= block < state["published"]:
+        if not fresh and new and max(own["fresh"], own["alive"]) <= block < state["published"]:
             other = inp.requests[lane["request_lo"] + r]
-            there = ws.tables[slot_of(state, groups_of(lane), block)] >= 0
+            found = ws.tables[slot_of(state, groups_of(lane), block)]
+            there = found >= 0
+            if lane["moves"]:  # each has a record there, cached or not
+                there = there and ws.blocks[found]["key"] != NONE
             same = inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]
             fresh = there and same
     return fresh

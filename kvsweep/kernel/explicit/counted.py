@@ -151,7 +151,7 @@ def _may_go_on(ws, lane, inst, engine, count):
     fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
     fenced = lane["role"] == DECODE and lane["async_scheduling"]
     fenced = fenced and (lane["drafts"] > 0 or lane["more_groups"] + lane["windows"] > 0)
-    if fenced or keeps_states(lane):
+    if lane["by_phase"] and (fenced or keeps_states(lane)):
         taken = blocks_needed(ws, lane, inst, engine, this_phase(lane, inst)) * tables_of(lane)
         fits = fits and taken <= inst["free"]
     return fits

@@ -10,7 +10,7 @@ from ..._jit import leaf
 from ..moving.connector import tell_blocks
 from ..moving.worth import lacks_to_offer
 from .due import catch_up, is_served, next_due
-from .slots import groups_of
+from .states import tables_of
 from .tables import allocate
 
 
@@ -35,7 +35,7 @@ def has_blocks(inp, ws, lane, inst, tally, engine, first, last):
             catch_up(inp, ws, lane, inst, tally, engine, r)
             state = ws.states[engine["state_lo"] + r]
             takes += state["computed"] == state["room"] and is_served(lane, inst, state)
-    return takes * groups_of(lane) <= inst["free"]
+    return takes * tables_of(lane) <= inst["free"]
 
 
 @leaf

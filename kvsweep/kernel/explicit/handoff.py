@@ -22,6 +22,7 @@ from .longest import to_verify
 from .lookup import count_users, touch_hits
 from .refusing import refuse
 from .slots import groups_of
+from .states import have_drafts, have_loaded, states_needed
 from .tables import grow_by, release_all
 
 
@@ -41,10 +42,20 @@ def hand_over(ws, lane, inst, engine, r):
 
 
 @leaf
-def _lacks(inp, lane, state):
-    """Return the blocks that an unfinished prefill still needs, those to verify drafts too."""
+def _lacks(inp, ws, lane, engine, state, s):
+    """Return the blocks that an unfinished prefill still needs, those to verify drafts too.
+
+    Of states what a chunk would take that ends it, from where this schedule has begun.
+    """
     tokens = np.int64(state["known"]) + to_verify(lane)
-    return lacking(inp, lane, tokens, np.int64(state["blocks"]))
+    lacks = lacking(inp, lane, tokens, np.int64(state["blocks"]))
+    if lane["states"]:
+        start = np.int64(state["computed"])
+        entry = entry_of(ws, lane, engine, state, s)
+        if entry != NONE:
+            start -= ws.entries[entry]["tokens"]
+        lacks += states_needed(ws, lane, state, s, start, np.int64(state["known"]), 0)
+    return lacks
 
 
 @leaf
@@ -68,12 +79,13 @@ def reserved(inp, ws, lane, inst, engine):
         s = engine["state_lo"] + ws.running[place]
         state = ws.states[s]
         if state["prefilling"]:
-            count += _lacks(inp, lane, state)
+            count += _lacks(inp, ws, lane, engine, state, s)
         elif _ends_here(ws, lane, engine, state, s):
-            ending += _lacks(inp, lane, state)
+            ending += _lacks(inp, ws, lane, engine, state, s)
     if lane["lease"] or lane["drafts"] > 0 or lane["moves"]:  # else holders have all
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-            count += _lacks(inp, lane, ws.states[engine["state_lo"] + ws.hold[place]])
+            s = engine["state_lo"] + ws.hold[place]
+            count += _lacks(inp, ws, lane, engine, ws.states[s], s)
     return count, ending
 
 
@@ -88,6 +100,18 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
+def _take_blocks(ws, lane, inst, tally, state, s, blocks, taken, measured):
+    """Let all tables have what a load fills, group by group; states of drafts come last."""
+    if lane["states_first"]:
+        have_loaded(ws, lane, inst, tally, state, s, blocks, measured)
+    grow_by(ws, lane, inst, tally, state, s, blocks, taken, measured)
+    if lane["states"]:
+        if not lane["states_first"]:
+            have_loaded(ws, lane, inst, tally, state, s, blocks, measured)
+        have_drafts(ws, lane, inst, tally, state, s, measured)
+
+
+@leaf
 def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, taken):
     """Take the blocks into which the head loads up to `tokens`; it waits for them without a seat.
 
@@ -97,7 +121,7 @@ def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, ta
     count_query(lane, tally, state, hits, seen, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
     touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens)
-    grow_by(ws, lane, inst, tally, state, s, blocks_for(lane, tokens), taken, measured)
+    _take_blocks(ws, lane, inst, tally, state, s, blocks_for(lane, tokens), taken, measured)
     state["computed"] = tokens
     hold(inp, ws, lane, inst, r)
 

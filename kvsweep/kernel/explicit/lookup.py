@@ -181,7 +181,8 @@ def touch_hits(inp, ws, lane, inst, r, state, s, hits, tokens):
         ws.edges[s * groups_of(lane) + group]["gone"] = gone
         for block in range(gone, others):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
-    touch_state(ws, lane, inst, state, s, hits)
+    if tokens == hits * lane["block_size"]:  # else it loads what is behind, and another state
+        touch_state(ws, lane, inst, state, s, hits)
     state["blocks"] = hits
     state["room"] = hits * lane["block_size"]
     if lane["prefix_caching"]:

@@ -11,6 +11,7 @@ from ..tally import add_gap
 from .batches import class_of, entry_at
 from .handoff import hand_over
 from .log import note
+from .states import leave_states
 from .tables import cache_known, release_all, release_at_once, release_left
 
 
@@ -92,6 +93,8 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     if connected and lane["windows"]:  # a connector is told what they still look at
         request = inp.requests[lane["request_lo"] + r]
         release_left(inp, ws, lane, inst, engine, request, state, s)
+    if connected and lane["states"]:
+        leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
     if lane["role"] == PREFILL:
         hand_over(ws, lane, inst, engine, r)
         return

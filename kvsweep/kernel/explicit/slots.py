@@ -21,6 +21,30 @@ def groups_of(lane):
 
 
 @leaf
+def all_groups(lane):
+    """Return the groups, those of states among them."""
+    return groups_of(lane) + np.int64(lane["states"])
+
+
+@leaf
+def place_of(lane, group):
+    """Return where vLLM has a group: those of states may come first."""
+    place = np.int64(group)
+    if lane["states_first"]:
+        place = (group + lane["states"]) % all_groups(lane)
+    return place
+
+
+@leaf
+def group_at(lane, place):
+    """Return the group that vLLM has at a place."""
+    group = np.int64(place)
+    if lane["states_first"]:
+        group = (place + groups_of(lane)) % all_groups(lane)
+    return group
+
+
+@leaf
 def window_of(inp, lane, group):
     """Return the sliding window of a group in tokens, 0 for full attention."""
     window = np.int64(0)

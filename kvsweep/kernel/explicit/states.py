@@ -14,6 +14,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
+from ..moving import state_blocks
 from . import block_records
 from .kept import is_kept
 from .slots import COUNTED, groups_of, key_of, slot_of
@@ -32,9 +33,12 @@ def state_slot(lane, state, number, block):
 
 
 @leaf
-def clear_states(ws, lane, s):
+def clear_states(ws, lane, state, s):
     """Let a request have no states."""
     if lane["states"]:
+        if lane["moves"]:
+            state_blocks.keep_back(ws, lane, state, s)
+            ws.recurrent[s]["told"] = 0
         ws.recurrent[s]["length"] = 0
         ws.recurrent[s]["alive"] = 0
         ws.recurrent[s]["given"] = 0
@@ -78,23 +82,26 @@ def _keeps_one(ws, lane, state, own, start, end):
 def states_needed(ws, lane, state, s, start, end, hits):
     """Return the states that a chunk takes, of tokens `start` to ``end - 1``; all groups together.
 
-    A request without any hits the one at the end of `hits` blocks.
+    A request without any hits the one at the end of `hits` blocks, others have more.
     """
     own = ws.recurrent[s]
     new = 1 + lane["drafts"] * (own["given"] == 0)
     if not lane["prefix_caching"]:
         return np.int64(lane["states"] * new * (own["length"] == 0))
     own["keeps"] = _keeps_one(ws, lane, state, own, start, end)
-    more = blocks_for(lane, end) + lane["drafts"] - own["length"] - hits
+    more = blocks_for(lane, end) + lane["drafts"] - max(np.int64(own["length"]), hits)
     return np.int64(lane["states"] * min(more, new + own["keeps"]))
 
 
 @leaf
-def _grow(ws, lane, tally, state, own, first, end, measured):
+def grow_states(ws, lane, inst, tally, state, own, first, end, measured):
     """Let the slots `first` to ``end - 1`` have states, which are the last ones."""
     for number in range(lane["states"]):
         for block in range(first, end):
-            ws.tables[state_slot(lane, state, number, block)] = COUNTED
+            if lane["moves"]:
+                state_blocks.take_state(ws, lane, inst, state_slot(lane, state, number, block))
+            else:
+                ws.tables[state_slot(lane, state, number, block)] = COUNTED
     tally["blocks_taken"] += (end - first) * lane["states"] * measured
     own["length"] = end
 
@@ -132,10 +139,28 @@ def take_states(ws, lane, inst, tally, state, s, end, measured):
             if want > first or own["keeps"]:
                 first = _move(ws, lane, state, own, want - lane["drafts"] - 1 - own["keeps"])
         if want > first:
-            block_records.take(ws, inst, (want - first) * lane["states"])
-            _grow(ws, lane, tally, state, own, first, want, measured)
+            if not lane["moves"]:
+                block_records.take(ws, inst, (want - first) * lane["states"])
+            grow_states(ws, lane, inst, tally, state, own, first, want, measured)
         own["length"] = max(want, np.int64(own["length"]))
         own["given"] = 1
+
+
+@leaf
+def have_loaded(ws, lane, inst, tally, state, s, blocks, measured):
+    """Give a request the state behind so many blocks, which it loads; it has none before."""
+    own = ws.recurrent[s]
+    own["alive"] = blocks - 1
+    own["given"] = 1
+    grow_states(ws, lane, inst, tally, state, own, blocks - 1, blocks, measured)
+
+
+@leaf
+def have_drafts(ws, lane, inst, tally, state, s, measured):
+    """Give a request that loads its states of drafts, behind what it loads."""
+    own = ws.recurrent[s]
+    first = np.int64(own["length"])
+    grow_states(ws, lane, inst, tally, state, own, first, first + lane["drafts"], measured)
 
 
 @leaf
@@ -145,7 +170,7 @@ def decode_states(ws, lane, inst, tally, engine, state, s, measured):
     leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
     if state["computed"] == own["length"] * lane["block_size"]:
         first = np.int64(own["length"])
-        _grow(ws, lane, tally, state, own, first, first + 1, measured)
+        grow_states(ws, lane, inst, tally, state, own, first, first + 1, measured)
 
 
 @leaf
@@ -168,6 +193,8 @@ def tables_of(lane):
 @leaf
 def _release(ws, lane, inst, state, number, first, end):
     """Free the states in slots `first` to ``end - 1``, the last one first; return how many."""
+    if lane["moves"]:
+        return state_blocks.release_between(ws, lane, inst, state, number, first, end)
     freed = np.int64(0)
     for block in range(end - 1, first - 1, -1):
         found = np.int64(ws.tables[state_slot(lane, state, number, block)])
@@ -209,9 +236,12 @@ def publish_states(inp, ws, lane, inst, request, state, s, end):
         for number in range(lane["states"]):
             for block in range(max(np.int64(state["published"]), own["alive"]), end):
                 slot = state_slot(lane, state, number, block)
-                if ws.tables[slot] == COUNTED and is_kept(lane, state, 1, block):
+                if ws.tables[slot] != NONE and is_kept(lane, state, 1, block):
                     key = key_of(inp, lane, request, groups_of(lane) + number, block)
-                    ws.tables[slot] = block_records.cache(ws, inst, key)
+                    if lane["moves"]:
+                        state_blocks.cache_state(ws, lane, inst, state, s, number, block, key)
+                    elif ws.tables[slot] == COUNTED:
+                        ws.tables[slot] = block_records.cache(ws, inst, key)
         schedule = ws.engines[inst["number"]]["schedules"]
         if own["fresh_at"] != schedule:
             own["fresh"] = state["published"]

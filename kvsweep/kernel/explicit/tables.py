@@ -124,6 +124,17 @@ def grow_by(ws, lane, inst, tally, state, s, blocks, more, measured):
 
 
 @leaf
+def grow_all(ws, lane, inst, tally, state, s, blocks, end, measured):
+    """Let the tables of attention have so many blocks, those of states what ends at `end`."""
+    if lane["states_first"]:
+        take_states(ws, lane, inst, tally, state, s, end, measured)
+    if blocks > state["blocks"]:
+        grow(ws, lane, inst, tally, state, s, blocks, measured)
+    if not lane["states_first"]:
+        take_states(ws, lane, inst, tally, state, s, end, measured)
+
+
+@leaf
 def _record(inp, ws, lane, inst, request, state, group, first, end):
     """Give the blocks `first` to ``end - 1`` of a group records, and cache them: those it keeps."""
     window = window_of(inp, lane, group)
@@ -190,8 +201,7 @@ def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, meas
         blocks = max(blocks_for(lane, places), np.int64(state["blocks"]))
         if (blocks - state["blocks"]) * groups_of(lane) + states > inst["free"]:
             return False
-        grow(ws, lane, inst, tally, state, s, blocks, measured)
-        take_states(ws, lane, inst, tally, state, s, end, measured)
+        grow_all(ws, lane, inst, tally, state, s, blocks, end, measured)
     cache_known(inp, ws, lane, inst, request, state, s, end)
     return True
 
@@ -206,7 +216,7 @@ def clear(ws, lane, state, s):
     state["release_at"] = FAR
     for group in range(groups_of(lane)):
         ws.edges[s * groups_of(lane) + group]["gone"] = 0
-    clear_states(ws, lane, s)
+    clear_states(ws, lane, state, s)
 
 
 @leaf

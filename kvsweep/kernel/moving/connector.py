@@ -6,15 +6,17 @@ from ..._jit import leaf
 from ...records import NONE, Event
 from ..explicit.batches import entry_at, scheduled_batch
 from ..explicit.due import is_served
-from ..explicit.slots import groups_of
+from ..explicit.slots import all_groups, groups_of
 from ..memory import place_tier
 from ..offload import copies as streams
 from ..offload import jobs
 from ..tally import log_event
-from . import copies, manager
+from . import copies, manager, storing
+from .handed import store_handed
 from .identities import forget_gone
 from .rings import begin_chunks, begin_mark, chunk_of, is_here, slot_of_chunk
 from .search import LATER, chunks_known, find, is_being_read
+from .state_blocks import keep_back, tell_states
 from .worth import chunks_to_offer, is_of_use
 
 
@@ -29,7 +31,7 @@ def begin_moving(ws, lane):
     for r in range(lane["requests"]):
         ws.offers[r] = ws.blank_offer[0]
         begin_mark(ws, lane, r)
-    slots = (lane["key_slots"] + lane["requests"] * lane["more_places"]) * groups_of(lane)
+    slots = (lane["key_slots"] + lane["requests"] * lane["more_places"]) * all_groups(lane)
     for slot in range(slots):
         ws.slots[slot]["job"] = NONE
         ws.slots[slot]["flags"] = 0
@@ -59,6 +61,8 @@ def match(inp, ws, lane, inst, off, r, state, local):
 def note_admitted(ws, lane, r, state, s):
     """Note that a request runs from now on; its tables are known of with this schedule."""
     ws.offers[r]["told"] = 0
+    if lane["states"]:
+        ws.recurrent[s]["told"] = 0
     forget_gone(ws, lane, state, s)
 
 
@@ -80,6 +84,8 @@ def note_finish(inp, ws, lane, inst, r, state):
     else:
         ws.progress[off["finished_tail"]]["prev"] = r
     off["finished_tail"] = r
+    if lane["states"]:
+        keep_back(ws, lane, state, ws.engines[inst["number"]]["state_lo"] + r)
     if ws.offers[r]["jobs"] > 0:
         copies.protect_all(inp, ws, lane, off, r, state)
 
@@ -102,24 +108,14 @@ def _store_chunks(inp, ws, lane, inst, off, request, r, state, first, end, job):
 def _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end):
     """Create the job that writes what is new of an offer."""
     request = inp.requests[lane["request_lo"] + r]
-    job = jobs.new_job(ws, off)
-    jobs.fill_job(ws, job, r, first, end, np.int64(0))
+    job = storing.create(ws, off, r, first, end)
     count = _store_chunks(inp, ws, lane, inst, off, request, r, state, first, end, job)
-    tokens = count * lane["block_size"]
-    ws.jobs[job]["tokens"] = tokens
-    ws.jobs[job]["pinned"] = 0
-    jobs.append(ws, off, jobs.NEW_STORES, job)
-    ws.offers[r]["jobs"] += 1
-    off["unreported"] += 1
-    off["stores"] += 1
-    off["stored"] += tokens
-    inst["offloads"] += count
+    storing.submit(ws, out, lane, inst, tally, index, off, r, job, count)
     if state["done"]:
         copies.protect(inp, ws, lane, state, job)
         if copies.is_touched(inp, ws, lane, inst, state, job, False):
             ws.jobs[job]["flush"] = inst["serial"]
             off["awaits"] = 1
-    log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
 
 
 @leaf
@@ -204,6 +200,8 @@ def tell_blocks(inp, ws, lane, inst, engine, state, s):
     if offers["told"] != state["blocks"]:
         copies.touch(inp, ws, lane, inst, state, s, np.int64(offers["told"]))
         offers["told"] = state["blocks"]
+    if lane["states"]:
+        tell_states(ws, lane, inst, state, s)
 
 
 @leaf
@@ -221,6 +219,8 @@ def build(inp, ws, out, lane, inst, tally, index, engine):
     first = entry_at(lane, engine, scheduled_batch(lane, engine), 0)
     _tell_blocks(inp, ws, lane, inst, engine, first)
     copies.find_awaited(inp, ws, lane, inst, off, engine)
+    if lane["states"]:
+        store_handed(inp, ws, out, lane, inst, tally, index, off, engine)
     if engine["offering"]:
         _offer_counted(inp, ws, out, lane, inst, tally, index, off, engine)
     for place in range(first, first + engine["size"]):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..explicit.slots import groups_of, slot_of, window_of
+from ..explicit.slots import all_groups, groups_of, slot_of, window_of
 from ..offload.jobs import LOADS, STORES, WAITING_STORES, head, pop
 from ..offload.pins import note_hit
 from ..scheduling.holders import LOADED
@@ -14,12 +14,18 @@ from .worth import is_there
 
 
 @leaf
+def _is_left(inp, lane, group):
+    """Return whether blocks of a group are left before their request ends: of a window, a state."""
+    return group >= groups_of(lane) or window_of(inp, lane, group) > 0
+
+
+@leaf
 def _add_pins(inp, ws, lane, state, job, sliding, count):
-    """Pin the blocks that a store reads in groups with windows, or in the others; or unpin them."""
+    """Pin the blocks that a store reads in groups that leave theirs, or in the others; or unpin."""
     factor = lane["factor"]
     record = ws.jobs[job]
-    for group in range(groups_of(lane)):
-        if (window_of(inp, lane, group) > 0) == sliding:
+    for group in range(all_groups(lane)):
+        if _is_left(inp, lane, group) == sliding:
             for block in range(record["first"] * factor, record["end"] * factor):
                 slot = ws.slots[slot_of(state, group, block)]
                 if slot["job"] == job:
@@ -67,12 +73,12 @@ def read_chunk(inp, ws, lane, state, group, chunk, job):
 def is_touched(inp, ws, lane, inst, state, job, sliding):
     """Return whether the step being scheduled took or hit a block that a store reads.
 
-    In groups with windows (`sliding`), or in the others.
+    In groups with windows or states (`sliding`), or in the others.
     """
     factor = lane["factor"]
     record = ws.jobs[job]
-    for group in range(groups_of(lane)):
-        if (window_of(inp, lane, group) > 0) == sliding:
+    for group in range(all_groups(lane)):
+        if _is_left(inp, lane, group) == sliding:
             for block in range(record["first"] * factor, record["end"] * factor):
                 slot = ws.slots[slot_of(state, group, block)]
                 if slot["job"] == job and ws.pins[slot["block"]]["touched"] == inst["serial"]:
@@ -129,7 +135,7 @@ def _end_store(inp, ws, lane, inst, off, request, state, job):
     _add_pins(inp, ws, lane, state, job, True, -1)
     if record["pinned"]:
         _add_pins(inp, ws, lane, state, job, False, -1)
-    for group in range(groups_of(lane)):
+    for group in range(all_groups(lane)):
         for chunk in range(record["first"], record["end"]):
             if ws.slots[slot_of_chunk(lane, state, group, chunk)]["job"] == job:
                 manager.was_written(ws, off, chunk_of(inp, lane, inst, request, group, chunk))
@@ -139,7 +145,7 @@ def _end_store(inp, ws, lane, inst, off, request, state, job):
 def _end_load(inp, ws, lane, inst, off, request, r, state, job):
     """Unpin the chunks that a load has read, and let its request go on."""
     record = ws.jobs[job]
-    for group in range(groups_of(lane)):
+    for group in range(all_groups(lane)):
         for chunk in range(record["first"], record["end"]):
             if ws.slots[slot_of_chunk(lane, state, group, chunk)]["job"] == job:
                 manager.was_read(ws, off, chunk_of(inp, lane, inst, request, group, chunk))
@@ -153,7 +159,7 @@ def _drop(ws, out, lane, off, r, state, job, now):
     if lane["log"] and record["row"] < out.transfers.size:
         out.transfers[record["row"]]["reported_us"] = now
     factor = lane["factor"]
-    for group in range(groups_of(lane)):
+    for group in range(all_groups(lane)):
         for block in range(record["first"] * factor, record["end"] * factor):
             slot = ws.slots[slot_of(state, group, block)]
             if slot["job"] == job:

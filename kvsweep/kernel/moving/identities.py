@@ -11,11 +11,11 @@ from ...records import NONE
 from ..blocks import lru
 from ..blocks.prefix_table import add_key, forget, new_id
 from ..explicit.kept import is_kept, tail_of
-from ..explicit.slots import groups_of, key_of, slot_of, window_of
+from ..explicit.slots import all_groups, group_at, groups_of, key_of, slot_of, window_of
 
 
 @leaf
-def _take_one(ws, lane, inst):
+def take_one(ws, lane, inst):
     """Return a free block: one without a key, or else the next to evict."""
     if inst["spare"] == NONE and inst["fresh"] == lane["gpu_blocks"]:
         head = np.int64(inst["lru_head"])
@@ -38,7 +38,7 @@ def take(ws, lane, inst, state, s, blocks):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(had, blocks):
             slot = slot_of(state, group, block)
-            ws.tables[slot] = _take_one(ws, lane, inst) if block >= gone else NONE
+            ws.tables[slot] = take_one(ws, lane, inst) if block >= gone else NONE
 
 
 @leaf
@@ -46,6 +46,8 @@ def _release_without_key(ws, inst, state, group, first, end):
     """Drop a request's references to blocks; who is free without a key is taken next."""
     for block in range(first, end):
         found = np.int64(ws.tables[slot_of(state, group, block)])
+        if found == NONE:  # the slot of a state, which is empty
+            continue
         record = ws.blocks[found]
         record["ref_count"] -= 1
         if record["ref_count"] == 0 and record["key"] == NONE:
@@ -59,6 +61,8 @@ def _release_with_key(ws, inst, state, group, first, end):
     """Let those of the blocks that are free with a key be evicted last, the first one behind."""
     for block in range(end - 1, first - 1, -1):
         found = np.int64(ws.tables[slot_of(state, group, block)])
+        if found == NONE:
+            continue
         record = ws.blocks[found]
         if record["ref_count"] == 0 and record["key"] != NONE:
             lru.append(ws, inst, found)
@@ -74,15 +78,24 @@ def release(ws, inst, state, group, first, end):
 
 
 @leaf
+def _held(ws, lane, state, s, group):
+    """Return the first block that a request has in a group, and the end of its table."""
+    if group >= groups_of(lane):
+        return np.int64(ws.recurrent[s]["alive"]), np.int64(ws.recurrent[s]["length"])
+    return np.int64(ws.edges[s * groups_of(lane) + group]["gone"]), np.int64(state["blocks"])
+
+
+@leaf
 def release_at_once(ws, lane, inst, state, s):
     """Free the blocks of a request as one, the last group first: those that vLLM has deferred."""
-    end = np.int64(state["blocks"])
-    for group in range(groups_of(lane)):
-        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        _release_without_key(ws, inst, state, group, gone, end)
-    for group in range(groups_of(lane) - 1, -1, -1):
-        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
-        _release_with_key(ws, inst, state, group, gone, end)
+    for place in range(all_groups(lane)):
+        group = group_at(lane, place)
+        first, end = _held(ws, lane, state, s, group)
+        _release_without_key(ws, inst, state, group, first, end)
+    for place in range(all_groups(lane) - 1, -1, -1):
+        group = group_at(lane, place)
+        first, end = _held(ws, lane, state, s, group)
+        _release_with_key(ws, inst, state, group, first, end)
 
 
 @leaf

@@ -5,11 +5,14 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE, Event
 from ..blocks.sizes import blocks_for
+from ..explicit.aligning import is_fresh
 from ..explicit.capacity import capped, pulled_blocks
 from ..explicit.handoff import reserved, take_to_load
 from ..explicit.lookup import count_users
-from ..explicit.slots import groups_of, window_of
+from ..explicit.slots import all_groups, groups_of, window_of
 from ..explicit.stages import set_aside
+from ..explicit.state_hits import count_hit
+from ..explicit.states import states_needed
 from ..explicit.tables import left_by
 from ..offload import jobs
 from ..tally import log_event
@@ -17,6 +20,7 @@ from . import copies, manager
 from .connector import match
 from .rings import chunk_of, slot_of_chunk
 from .search import LATER, chunks_up
+from .state_blocks import tell_states
 
 
 @leaf
@@ -44,12 +48,31 @@ def _lacks_all(inp, lane, state, hits, tokens):
 
 
 @leaf
-def _fits(inp, ws, lane, inst, engine, state, hits, total, taken, unused):
+def _states_lacked(ws, lane, state, s, hits, total):
+    """Return the states that a request takes to have all it knows, and to have what it loads.
+
+    And how many that it hits nobody uses: vLLM counts them, though the load brings a later one.
+    """
+    known = np.int64(state["known"])
+    whole = states_needed(ws, lane, state, s, total, known, hits)
+    taken = states_needed(ws, lane, state, s, total, total, hits)
+    unused, _ = count_hit(ws, lane, state, hits)
+    return whole, taken, unused
+
+
+@leaf
+def _fits(inp, ws, lane, inst, engine, state, s, hits, total, taken, unused):
     """Return whether there is room for a load, and for all that is known if that is asked for."""
     room = inst["free"] - unused
     if inst["running"] > 0:
         room -= lane["watermark"]
-    fits = not lane["reserve_full_prompt"] or _lacks_all(inp, lane, state, hits, total) <= room
+    whole = _lacks_all(inp, lane, state, hits, total)
+    if lane["states"]:
+        more, states, idle = _states_lacked(ws, lane, state, s, hits, total)
+        room -= idle
+        whole += more
+        taken += states
+    fits = not lane["reserve_full_prompt"] or whole <= room
     if fits:
         left, ending = reserved(inp, ws, lane, inst, engine)
         fits = taken <= room - left - ending
@@ -82,6 +105,9 @@ def _read_all(inp, ws, lane, inst, off, r, state, s, local, tokens, job):
             lo = first // lane["factor"]
             _read(inp, ws, lane, inst, off, request, r, state, group, lo, end, job)
             count += last - first
+    for group in range(groups_of(lane), all_groups(lane)):  # of states the last one
+        _read(inp, ws, lane, inst, off, request, r, state, group, end - 1, end, job)
+        count += 1
     return count
 
 
@@ -103,6 +129,8 @@ def _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens):
     inst["reloads"] += count
     engine["copies"] = off["unreported"]
     copies.touch(inp, ws, lane, inst, state, s, np.int64(0))
+    if lane["states"]:
+        tell_states(ws, lane, inst, state, s)
     return copied
 
 
@@ -115,7 +143,9 @@ def load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens):
     total = local + tokens
     unused, used = count_users(inp, ws, lane, state, hits, total)
     taken = pulled_blocks(inp, lane, total, hits)
-    if not _fits(inp, ws, lane, inst, engine, state, hits, total, taken, unused):
+    if not _fits(inp, ws, lane, inst, engine, state, s, hits, total, taken, unused):
+        return False
+    if lane["states"] and is_fresh(inp, ws, lane, inst, engine, r, hits):
         return False
     take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, total, taken)
     off = ws.offload[index]

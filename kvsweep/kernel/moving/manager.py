@@ -4,13 +4,16 @@ import numpy as np
 
 from ..._jit import leaf
 from ...policies import TierEviction
-from ..explicit.slots import groups_of
+from ..explicit.slots import all_groups, group_at, groups_of
 from ..offload.room import count_evicted, lacking
 from . import arc, recency
 from .rings import BEING_WRITTEN, chunk_of, is_here, slot_of_chunk
 
 SEEN, BROUGHT, REUSED, MISSED, OFFERED = 1, 2, 4, 8, 16
 """What a request has done with a chunk: flags of its slot. The last one is of the latest offer."""
+
+HANDED = 32
+"""Likewise, of any slot of a state: it was cached since the last schedule (handed.py)."""
 
 
 @leaf
@@ -59,16 +62,44 @@ def note_offer(inp, ws, lane, inst, off, request, r, state, group, chunk):
 
 
 @leaf
+def _miss_one(ws, lane, inst, off, slot, node):
+    """Adapt to a chunk if it is on offer, not here, and the request has not missed it before."""
+    flags = ws.slots[slot]["flags"]
+    if flags & OFFERED and not flags & MISSED and not is_here(ws, node):
+        arc.miss(ws, lane, inst, off, node)
+        ws.slots[slot]["flags"] |= MISSED
+
+
+@leaf
 def _miss(inp, ws, lane, inst, off, request, state, first, end):
     """Adapt to what is on offer and not here, the last one first; to each once in a request."""
     for group in range(groups_of(lane) - 1, -1, -1):
         for chunk in range(end - 1, first - 1, -1):
             slot = slot_of_chunk(lane, state, group, chunk)
             node = chunk_of(inp, lane, inst, request, group, chunk)
-            flags = ws.slots[slot]["flags"]
-            if flags & OFFERED and not flags & MISSED and not is_here(ws, node):
-                arc.miss(ws, lane, inst, off, node)
-                ws.slots[slot]["flags"] |= MISSED
+            _miss_one(ws, lane, inst, off, slot, node)
+
+
+@leaf
+def _evict(ws, lane, inst, off, new, spare):
+    """Let others make room for `new` chunks, `spare` of the idle ones not; return whether it is."""
+    excess = lacking(lane, off, new)
+    fits = excess <= off["idle"] - spare
+    if fits and excess > 0:
+        if _is_arc(lane):
+            arc.evict(ws, lane, inst, off, excess)
+        else:
+            recency.evict(ws, lane, inst, off, excess)
+        count_evicted(off, excess)
+    return excess <= 0 or fits
+
+
+@leaf
+def make_room_for_one(ws, lane, inst, off, slot, node):
+    """Make room for a chunk that is offered by itself; return whether there is."""
+    if _is_arc(lane):
+        _miss_one(ws, lane, inst, off, slot, node)
+    return _evict(ws, lane, inst, off, np.int64(1), np.int64(0))
 
 
 @leaf
@@ -79,15 +110,7 @@ def make_room(inp, ws, lane, inst, off, request, state, first, end, new, spare):
     """
     if _is_arc(lane):
         _miss(inp, ws, lane, inst, off, request, state, first, end)
-    excess = lacking(lane, off, new)
-    fits = excess <= off["idle"] - spare
-    if fits and excess > 0:
-        if _is_arc(lane):
-            arc.evict(ws, lane, inst, off, excess)
-        else:
-            recency.evict(ws, lane, inst, off, excess)
-        count_evicted(off, excess)
-    return excess <= 0 or fits
+    return _evict(ws, lane, inst, off, new, spare)
 
 
 @leaf
@@ -141,7 +164,8 @@ def _settle(ws, lane, inst, off, slot, node):
 def finish(inp, ws, lane, inst, off, request, r, state, chunks):
     """Settle the recency of what a finished request of so many chunks has seen, its end first."""
     for chunk in range(chunks - 1, -1, -1):
-        for group in range(groups_of(lane) - 1, -1, -1):
+        for place in range(all_groups(lane) - 1, -1, -1):
+            group = group_at(lane, place)
             slot = slot_of_chunk(lane, state, group, chunk)
             node = chunk_of(inp, lane, inst, request, group, chunk)
             _settle(ws, lane, inst, off, slot, node)

@@ -5,7 +5,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NEVER
 from ..blocks.ring import close_ring, link_before
-from ..explicit.slots import groups_of, key_of, slot_of
+from ..explicit.slots import all_groups, key_of, place_of, slot_of
 from ..memory import TIER_RINGS, chunk_at
 
 BEING_WRITTEN, GHOST, ABSENT = -1, -2, -3
@@ -24,7 +24,7 @@ def _key_at(lane, inst, key):
 @leaf
 def ring_at(lane, inst, ring):
     """Return the head of a ring, behind all chunks of an instance."""
-    return chunk_at(lane, inst["number"], lane["n_keys"] * groups_of(lane) + ring)
+    return chunk_at(lane, inst["number"], lane["n_keys"] * all_groups(lane) + ring)
 
 
 @leaf
@@ -36,13 +36,12 @@ def chunk_mark(lane, r):
 @leaf
 def begin_chunks(ws, lane, inst):
     """Let a tier have no chunks."""
-    groups = groups_of(lane)
-    for group in range(groups):
+    for group in range(all_groups(lane)):
         for key in range(lane["n_keys"]):
             chunk = ws.chunks[_key_at(lane, inst, group * lane["n_keys"] + key)]
             chunk["readers"] = ABSENT
             chunk["offer"] = 0
-            chunk["group"] = group
+            chunk["group"] = place_of(lane, group)
     for ring in range(TIER_RINGS):
         end = ring_at(lane, inst, ring)
         close_ring(ws.chunks, end)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import full_blocks
-from ..explicit.slots import groups_of, window_of
+from ..explicit.slots import all_groups, groups_of, window_of
 from .rings import BEING_WRITTEN, chunk_of, is_here
 
 LATER = -1
@@ -78,6 +78,8 @@ def _hits(inp, ws, lane, inst, request, group, keys, most, local, pops):
     ahead = min(most + size, keys * size) if pops else most
     end = min(chunks_up(lane, ahead), keys)
     first = local // size
+    if group >= groups_of(lane):  # of states, the last one
+        return _stretch(inp, ws, lane, inst, request, group, first, end, 1, 1)
     window = window_of(inp, lane, group)
     if window == 0:
         return _run(inp, ws, lane, inst, request, group, first, end)
@@ -109,9 +111,11 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
         must be asked once more, or the number of groups.
     """
     size = lane["chunk_tokens"]
-    again = groups_of(lane)
-    for place in range(start, groups_of(lane)):
-        group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
+    again = all_groups(lane)
+    for place in range(start, all_groups(lane)):
+        group = np.int64(place)  # those of states in their order, behind all others
+        if place < groups_of(lane):
+            group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
         most = min(most, keys * size)
         pops = np.int64(lane["volatile"] and not popped)
         hits = np.int64(0)
@@ -123,7 +127,7 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
             popped = popped or pops > 0
             most = min(most, size * (local // size + hits - pops))
         if hits == 0 or most - local < size:
-            return most, np.int64(0), popped, False, groups_of(lane)
+            return most, np.int64(0), popped, False, all_groups(lane)
         if most - local < tokens:
             if waits:
                 waits = False
@@ -142,12 +146,14 @@ def find(inp, ws, lane, inst, request, state, local):
     back to those with windows, as they may not have what they need before that place.
     """
     keys = chunks_known(lane, state)
-    most = np.int64(state["known"]) - (_first_sliding(inp, lane) < groups_of(lane))
+    most = np.int64(state["known"]) - (_first_sliding(inp, lane) < all_groups(lane))
+    if lane["states"]:  # a hit ends where states can be, with a chunk
+        most -= most % lane["chunk_tokens"]
     tokens = np.int64(0)
     popped = False
     waits = False
     again = np.int64(0)
-    while again < groups_of(lane):
+    while again < all_groups(lane):
         start = again
         most, tokens, popped, waits, again = _ask_all(
             inp, ws, lane, inst, request, keys, most, local, tokens, popped, waits, start
@@ -167,4 +173,8 @@ def is_being_read(inp, ws, lane, inst, request, local, tokens):
         for chunk in range(first, end):
             if ws.chunks[chunk_of(inp, lane, inst, request, group, chunk)]["readers"] > 0:
                 return True
+    last = chunks_up(lane, local + tokens) - 1
+    for group in range(groups_of(lane), all_groups(lane)):
+        if ws.chunks[chunk_of(inp, lane, inst, request, group, last)]["readers"] > 0:
+            return True
     return False
