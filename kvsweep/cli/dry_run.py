@@ -133,8 +133,9 @@ def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
     with_tier = {_of_tier(each): each for each in cells.variants if each.cache.cpu_blocks > 0}
     tiers = (tier_text(each, sweep.base_dir) for each in with_tier.values())
     apart = (each for each in cells.variants if each.cluster.kv_transfer_bandwidth is not None)
+    pulls = (pull_text(each, sweep.base_dir) for each in apart)
     return {
-        "transfers": list(dict.fromkeys([*tiers, *map(pull_text, apart)])),
+        "transfers": list(dict.fromkeys([*tiers, *pulls])),
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
         "defaults": told(defaults_text, sweep),

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.cache_section import CAPACITIES
-from kvsweep.config.groups import CacheGroup, is_hybrid, keeps_some, state_groups
+from kvsweep.config.groups import CacheGroup, attention_groups, is_hybrid, keeps_some
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.defaults import UTILIZATION
@@ -223,9 +223,7 @@ def _padded_bytes(layout: Layout, groups: tuple[CacheGroup, ...]) -> float:
 
     A block has the layers of one group, and all have the same size: so much of it a copy moves.
     """
-    if state_groups(groups):
-        return float(layout.token_bytes)
-    return len(groups) * max(layout.block_bytes) / layout.block_size
+    return len(attention_groups(groups)) * max(layout.block_bytes) / layout.block_size
 
 
 def cache_groups(layout: Layout) -> tuple[CacheGroup, ...]:

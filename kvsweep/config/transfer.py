@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem, Name, Positive, Section
+from kvsweep.config.groups import attention_groups
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_TOKEN_BYTES
@@ -96,11 +97,16 @@ def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
             "link_gb_per_s": rate,
             "kv_bytes_per_token": token,
             # What is moved is blocks, each of one group: all of them share the bytes of a token.
-            "transfer_bandwidth": GIGA_PER_MICRO * rate / token * max(1, len(cache.groups)),
+            "transfer_bandwidth": GIGA_PER_MICRO * rate / token * sharing_groups(cache),
         }
     if cache.cpu_blocks > 0:
         raise KeyProblem(("cache", "cpu_blocks"), _missing(rate, token))
     return {}
+
+
+def sharing_groups(cache: Cache) -> int:
+    """Return the groups that share the bytes of a token; a state is as long as their blocks."""
+    return max(1, len(attention_groups(cache.groups)))
 
 
 def _link_rate(cache: Cache, preset: Preset | None) -> tuple[float | None, str | None]:
@@ -147,12 +153,21 @@ def _missing(rate: float | None, token: float | None) -> str:
     )
 
 
-def known_token_bytes(scenario: Scenario, folder: Path) -> float | None:
-    """Return the bytes of a token on a GPU, if given or known of the model or its step times."""
+def known_token_bytes(scenario: Scenario, folder: Path | None) -> float | None:
+    """Return the bytes of a token on a GPU, if given or known of the model or its step times.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Whose tokens.
+    folder : Path or None
+        Where files that it names are; None: files are not read, they may be gone.
+    """
     known, preset = scenario.cache.kv_bytes_per_token, scenario.latency.model
-    if known is None and scenario.model is None and preset is not None:
-        known = load_preset(preset, folder).gpu_token_bytes
-    return known
+    if known is not None or scenario.model is not None or preset is None:
+        return known
+    readable = folder is not None or not preset.endswith(".toml")
+    return load_preset(preset, folder or Path()).gpu_token_bytes if readable else None
 
 
 def tier_text(scenario: Scenario, folder: Path) -> str:
@@ -162,7 +177,7 @@ def tier_text(scenario: Scenario, folder: Path) -> str:
     if cache.link_gb_per_s is not None or token is None:
         return text
     assert cache.transfer_bandwidth is not None
-    reached = cache.transfer_bandwidth * token / max(1, len(cache.groups)) / GIGA_PER_MICRO
+    reached = cache.transfer_bandwidth * token / sharing_groups(cache) / GIGA_PER_MICRO
     return f"{text}: {reached:,.4g} GB/s of each GPU"
 
 
@@ -173,28 +188,33 @@ def transfer_text(cache: Cache) -> str:
     if cache.link_gb_per_s is None:
         return text
     link = f" ({cache.link})" if cache.link else ""
-    groups = f", in blocks of one of {len(cache.groups)} groups" if len(cache.groups) > 1 else ""
+    shared = sharing_groups(cache)
+    groups = f", in blocks of one of {shared} groups" if shared > 1 else ""
     return (
         f"{text}: {cache.link_gb_per_s:g} GB/s{link} over "
         f"{cache.kv_bytes_per_token:,.10g} bytes a token on each GPU{groups}"
     )
 
 
-def pull_gb_per_s(scenario: Scenario) -> float | None:
-    """Return the GB/s of each GPU from prefill to decode; None if that is not known, or no link."""
-    bandwidth, token = scenario.cluster.kv_transfer_bandwidth, scenario.cache.kv_bytes_per_token
+def pull_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | None:
+    """Return the GB/s of each GPU from prefill to decode; None if that is not known, or no link.
+
+    `folder` as `known_token_bytes` has it.
+    """
+    bandwidth = scenario.cluster.kv_transfer_bandwidth
+    token = None if bandwidth is None else known_token_bytes(scenario, folder)
     if bandwidth is None or token is None:
         return None
     # Tokens are counted in each group, which has its part of the bytes of a token.
-    return bandwidth * token / max(1, len(scenario.cache.groups)) / GIGA_PER_MICRO
+    return bandwidth * token / sharing_groups(scenario.cache) / GIGA_PER_MICRO
 
 
-def pull_text(scenario: Scenario) -> str:
+def pull_text(scenario: Scenario, folder: Path) -> str:
     """Write the speed of transfers from prefill to decode."""
     bandwidth = scenario.cluster.kv_transfer_bandwidth
     assert bandwidth is not None
     text = f"{_three_digits(bandwidth)} tokens/us from prefill to decode"
-    reached = pull_gb_per_s(scenario)
+    reached = pull_gb_per_s(scenario, folder)
     if reached is None:
         return text
     return f"{text}: {reached:,.4g} GB/s of each GPU"

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.transfer import known_token_bytes
+from kvsweep.config.transfer import known_token_bytes, sharing_groups
 from kvsweep.policies import Offload
 from kvsweep.sizing.capacity import cpu_chunk
 from kvsweep.sizing.sizes import GIB
@@ -38,7 +38,7 @@ def tier_flags(scenario: Scenario, folder: Path, gpus: int) -> Iterator[tuple[st
     cache, bytes_per_token = scenario.cache, known_token_bytes(scenario, folder)
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
-        block = round(cache.block_size * bytes_per_token / max(1, len(cache.groups)))
+        block = round(cache.block_size * bytes_per_token / sharing_groups(cache))
         size = cache.cpu_blocks * cpu_chunk(block, gpus, cache.offload_block_factor)
         # Rounded up by less than a chunk, so that all of them fit.
         yield "--kv-offloading-size", f"{ceil(size / GIB * 1e6) / 1e6:.12g}"

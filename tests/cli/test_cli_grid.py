@@ -578,3 +578,15 @@ def test_dry_run_tells_the_speed_of_a_tier_in_gb_of_each_gpu(run, tmp_path):
     (tmp_path / "a.toml").write_text(text.replace("cpu_blocks", f"{two}cpu_blocks"))
     size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
     assert size["transfers"] == ["0.4 tokens/us: 13.11 GB/s of each GPU"]
+
+
+def test_dry_run_tells_the_speed_from_prefill_to_decode_without_a_link_of_the_preset(run, tmp_path):
+    """The bytes of a token are the preset's, whatever links the GPU to its CPU."""
+    text = "[workload]\nrequests = 5\nrate = 9.0\n[cluster]\nprefill_instances = 1\n"
+    text += "decode_instances = 1\nkv_transfer_bandwidth = 0.381\n[grid]\nseed = [0]\n"
+    preset = 'model = "own"\nhardware = "card"\nkind = "linear"\nsource = "me"\nfit = "all"\n'
+    preset += "beta = [5000, 10, 5]\nkv_bytes_per_token = 131072\ntp = 2\n"
+    (tmp_path / "own.toml").write_text(preset)
+    (tmp_path / "a.toml").write_text(f'{text}[latency]\nmodel = "own.toml"\n')
+    told = "0.381 tokens/us from prefill to decode: 24.97 GB/s of each GPU"
+    assert json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])["transfers"] == [told]
