@@ -89,8 +89,8 @@ class Cache(Section):
     link_gb_per_s : float or None
         Instead of `link`: what it moves, 10^9 bytes per second.
     kv_bytes_per_token : float or None
-        Bytes of a token's keys and values on one GPU, of all groups together; None: those of the
-        model or the preset.
+        Bytes of a token's keys and values on one GPU, of all groups of attention together; None:
+        those of the model or the preset.
     transfer_base_latency_us : int
         Fixed part of a transfer.
     transfer_overlap : bool
