@@ -57,6 +57,15 @@ def _tokens_of(lane, inst, engine, state, computed, alone):
 
 
 @leaf
+def _tokens_at(ws, lane, inst, engine, state, s, computed, alone):
+    """Return the same, where beside states a chunk ends as one of these can be cached."""
+    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
+    if lane["states"]:
+        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
+    return tokens, padded
+
+
+@leaf
 def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded):
     """Append a request that has its blocks to the running list; schedule `tokens` of it."""
     progress = ws.progress[r]
@@ -110,9 +119,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
     computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
     state["computed"] = computed
-    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
-    if lane["states"]:
-        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
+    tokens, padded = _tokens_at(ws, lane, inst, engine, state, s, computed, alone)
     if tokens == 0:
         return False, False
     had = np.int64(state["blocks"])
@@ -172,9 +179,7 @@ def _admit_head(
     s = engine["state_lo"] + r
     state = ws.states[s]
     computed = hits * lane["block_size"]
-    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
-    if lane["states"]:
-        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
+    tokens, padded = _tokens_at(ws, lane, inst, engine, state, s, computed, alone)
     if tokens == 0:
         return False
     room = room_for(inp, ws, lane, inst, state, s, computed, computed + tokens, hits, unused)

@@ -14,15 +14,13 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
-from .batches import entry_of
-from .capacity import lacking, pulled_blocks
+from .capacity import pulled_blocks
 from .deciding import enter_handed
 from .leases import fail_pull, grant
-from .longest import to_verify
 from .lookup import count_users, touch_hits
 from .refusing import refuse
-from .slots import groups_of
-from .states import have_drafts, have_loaded, states_needed
+from .reserving import reserved
+from .states import have_drafts, have_loaded
 from .tables import grow_by, release_all
 
 
@@ -39,54 +37,6 @@ def hand_over(ws, lane, inst, engine, r):
     if lane["lease"]:
         grant(ws, lane, inst, engine, r)
     enter_handed(ws, ws.instances[handoff["target"]], r, handoff["requeued"])
-
-
-@leaf
-def _lacks(inp, ws, lane, engine, state, s):
-    """Return the blocks that an unfinished prefill still needs, those to verify drafts too.
-
-    Of states what a chunk would take that ends it, from where this schedule has begun.
-    """
-    tokens = np.int64(state["known"]) + to_verify(lane)
-    lacks = lacking(inp, lane, tokens, np.int64(state["blocks"]))
-    if lane["states"]:
-        start = np.int64(state["computed"])
-        entry = entry_of(ws, lane, engine, state, s)
-        if entry != NONE:
-            start -= ws.entries[entry]["tokens"]
-        lacks += states_needed(ws, lane, state, s, start, np.int64(state["known"]), 0)
-    return lacks
-
-
-@leaf
-def _ends_here(ws, lane, engine, state, s):
-    """Return whether this schedule ends a prefill that was unfinished before it."""
-    ends = False
-    if lane["drafts"] > 0 and state["ends_prefill"]:
-        ends = entry_of(ws, lane, engine, state, s) != NONE
-    return ends
-
-
-@leaf
-def reserved(inp, ws, lane, inst, engine):
-    """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3).
-
-    Those after this schedule, and what those need with drafts that it ends.
-    """
-    count = blocks_for(lane, to_verify(lane)) * groups_of(lane)  # of who pulls
-    ending = np.int64(0)
-    for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
-        s = engine["state_lo"] + ws.running[place]
-        state = ws.states[s]
-        if state["prefilling"]:
-            count += _lacks(inp, ws, lane, engine, state, s)
-        elif _ends_here(ws, lane, engine, state, s):
-            ending += _lacks(inp, ws, lane, engine, state, s)
-    if lane["lease"] or lane["drafts"] > 0 or lane["moves"]:  # else holders have all
-        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-            s = engine["state_lo"] + ws.hold[place]
-            count += _lacks(inp, ws, lane, engine, ws.states[s], s)
-    return count, ending
 
 
 @leaf

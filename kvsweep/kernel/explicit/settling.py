@@ -77,6 +77,16 @@ def _note_latencies(ws, tally, engine, now):
 
 
 @leaf
+def _leave(inp, ws, lane, inst, engine, r, state, s):
+    """Give back what a request does not look at any more: a connector is told of what it does."""
+    if lane["windows"]:
+        request = inp.requests[lane["request_lo"] + r]
+        release_left(inp, ws, lane, inst, engine, request, state, s)
+    if lane["states"]:
+        leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
+
+
+@leaf
 def finish(inp, ws, lane, inst, tally, engine, r, now):
     """End a request at this instance: it has all its tokens."""
     s = engine["state_lo"] + r
@@ -89,12 +99,8 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     inst["completed"] += r >= lane["warmup"]
     if lane["moves"]:
         note_finish(inp, ws, lane, inst, r, state)
-    connected = lane["disaggregated"] or lane["moves"]
-    if connected and lane["windows"]:  # a connector is told what they still look at
-        request = inp.requests[lane["request_lo"] + r]
-        release_left(inp, ws, lane, inst, engine, request, state, s)
-    if connected and lane["states"]:
-        leave_states(ws, lane, inst, engine, state, s, state["computed"] - state["flight"])
+    if lane["disaggregated"] or lane["moves"]:
+        _leave(inp, ws, lane, inst, engine, r, state, s)
     if lane["role"] == PREFILL:
         hand_over(ws, lane, inst, engine, r)
         return

@@ -7,8 +7,9 @@ from ...records import NONE, Event
 from ..blocks.sizes import blocks_for
 from ..explicit.aligning import is_fresh
 from ..explicit.capacity import capped, pulled_blocks
-from ..explicit.handoff import reserved, take_to_load
+from ..explicit.handoff import take_to_load
 from ..explicit.lookup import count_users
+from ..explicit.reserving import reserved
 from ..explicit.slots import all_groups, groups_of, window_of
 from ..explicit.stages import set_aside
 from ..explicit.state_hits import count_hit

@@ -99,6 +99,15 @@ def _first_sliding(inp, lane):
 
 
 @leaf
+def _asked(inp, lane, place):
+    """Return the group that is asked at a place: those of states behind all others."""
+    group = np.int64(place)
+    if place < groups_of(lane):
+        group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
+    return group
+
+
+@leaf
 def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, waits, start):
     """Ask the groups from place `start` on what they have of `most` tokens behind `local` ones.
 
@@ -113,9 +122,7 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
     size = lane["chunk_tokens"]
     again = all_groups(lane)
     for place in range(start, all_groups(lane)):
-        group = np.int64(place)  # those of states in their order, behind all others
-        if place < groups_of(lane):
-            group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
+        group = _asked(inp, lane, place)
         most = min(most, keys * size)
         pops = np.int64(lane["volatile"] and not popped)
         hits = np.int64(0)
