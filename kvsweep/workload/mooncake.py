@@ -86,6 +86,8 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
                 unused = max(unused, 1 + max(row[1], default=-1))
     check_count(len(rows), where, read)
     rows.sort(key=lambda row: row[0])
+    if rows and layout.unit == "ms" and read.time_unit is None:
+        _check_begin(rows[0][0], where)
     if unused + 2 * len(rows) > _LARGEST:  # a file would not hold what is numbered behind them
         numbers: dict[int, int] = {}
         for _, hashes, *_ in rows:
@@ -102,6 +104,25 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
 
 
 _SINCE_1970 = "; times count from the begin of the trace: subtract the first one from all"
+
+
+_EPOCH_S = 10**9
+"""Seconds since 1970 of September 2001; as many milliseconds are eleven days and a half."""
+
+
+def _check_begin(arrival_us: int, where: str) -> None:
+    """Refuse milliseconds that look like seconds since 1970, which were a thousand times as dense.
+
+    Traces begin at 0, or near it.
+    """
+    if arrival_us < 1000 * _EPOCH_S:
+        return
+    days = arrival_us / (86_400 * 10**6)
+    raise InputError(
+        f"{where}: timestamp: from {arrival_us // 1000} ms on, {days:.0f} days after the begin of "
+        "the trace; if these are seconds since 1970 subtract the first one from all and give "
+        "read.time_unit = 's', if they are milliseconds give 'ms'"
+    )
 
 
 def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int, int] | None:

@@ -998,3 +998,15 @@ def test_one_token_is_the_first_and_the_last_however_they_are_rounded(tmp_path):
         "last_token_ts": [pytest.approx(51_700)],
     }
     assert refused(write(tmp_path, text.format(2))) == ":2: the last token is before the first"
+
+
+def test_seconds_since_1970_are_not_taken_for_milliseconds(tmp_path):
+    """A thousand times as dense: an hour of requests would arrive in 3.6 s."""
+    line = MOONCAKE.replace("[0, 1, 2]", "[0, 1]")
+    path = write(tmp_path, "".join(line.replace("5", f"{1_764_000_000 + i}", 1) for i in (60, 0)))
+    told = refused(path)
+    assert told.startswith(": timestamp: from 1764000000 ms on, 20 days after the begin of the tr")
+    assert "if these are seconds since 1970 subtract the first one from all and give" in told
+    assert load(path, "time_unit=ms").requests.arrival_us[0] == 1_764_000_000_000
+    long = write(tmp_path, line + line.replace("5", "1764000000", 1))  # one that begins at 0
+    assert load(long).requests.arrival_us.tolist() == [5_000, 1_764_000_000_000]
