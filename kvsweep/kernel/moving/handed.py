@@ -1,6 +1,6 @@
 """States that were cached since the last schedule: a tier stores those where its chunks end.
 
-Each is a store of its own, and is offered once: if there is no room it is not stored (R11.9).
+Each is a store of its own, and is offered once: if there is no room it is not stored (R11.11).
 """
 
 import numpy as np
