@@ -46,7 +46,7 @@ def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
 
-@pytest.mark.parametrize("feature", explicit_traces.TIERED)
+@pytest.mark.parametrize("feature", explicit_traces.TIERED + explicit_traces.TIERED_STATES)
 def test_kernel_equals_twin_on_longer_traces(feature):
     rng = random.Random(f"moving/{feature}")
     for _ in range(15):
@@ -102,9 +102,13 @@ def test_what_was_not_recorded_is_refused(changes, message):
         (GROUPS, 16, 1, True),
         (GROUPS, 0, 2, True),
         ([{"kind": "full"}, {"kind": "full"}], 16, 2, True),
+        (STATES, 16, 2, False),
+        (STATES, 48, 2, False),
+        (STATES, 64, 2, True),
+        (STATES, 0, 2, True),
     ],
 )
-def test_windows_are_kept_at_whole_chunks_of_a_tier(groups, interval, factor, fits):
+def test_windows_and_states_are_kept_at_whole_chunks_of_a_tier(groups, interval, factor, fits):
     cache = {
         "groups": groups,
         "gpu_blocks": 1000,
@@ -126,30 +130,3 @@ def test_windows_are_kept_at_whole_chunks_of_a_tier(groups, interval, factor, fi
 @given(explicit_traces.traces(features=explicit_traces.TIERED_STATES, closed_loop=True))
 def test_kernel_equals_twin_beside_states(trace):
     assert list(twin.differences(trace)) == []
-
-
-@pytest.mark.parametrize("feature", explicit_traces.TIERED_STATES)
-def test_kernel_equals_twin_on_longer_traces_beside_states(feature):
-    rng = random.Random(f"moving/{feature}")
-    for _ in range(15):
-        trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
-        assert list(twin.differences(trace)) == []
-
-
-@pytest.mark.parametrize(("interval", "fits"), [(16, False), (48, False), (64, True), (0, True)])
-def test_states_are_kept_at_whole_chunks_of_a_tier(interval, fits):
-    cache = {
-        "groups": STATES,
-        "gpu_blocks": 1000,
-        "cpu_blocks": 10,
-        "offload": "vllm",
-        "offload_block_factor": 2,
-        "prefix_cache_retention_interval": interval,
-        "transfer_bandwidth": 1.0,
-    }
-    scenario = {"cache": cache, "latency": {"beta": [10.0, 1.0]}}
-    if fits:
-        parse_scenario(scenario, "trace")
-        return
-    with pytest.raises(InputError, match=f"prefix_cache_retention_interval: {interval} is no mult"):
-        parse_scenario(scenario, "trace")
