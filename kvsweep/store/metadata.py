@@ -120,7 +120,7 @@ def read_root(path: Where, maker: str) -> Root:
             ) from error
         if _is_empty(path):
             raise InputError(
-                f"{path}: is an empty folder, not a store: remove it, or name another"
+                f"{path}: is no store of kvsweep but an empty folder: remove it, or name another"
             ) from error
         raise InputError(
             f"{path}: is no store of kvsweep: there is no {ROOT} in it; name another"

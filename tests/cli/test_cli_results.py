@@ -563,7 +563,7 @@ def test_a_number_with_all_its_digits_is_that_very_number():
 def test_an_empty_folder_is_refused_with_a_remedy(run, tmp_path):
     """It was no store, as there was no zarr.json in it, and no word what to do."""
     Path("empty").mkdir()
-    told = "empty: is an empty folder, not a store: remove it, or name another"
+    told = "empty: is no store of kvsweep but an empty folder: remove it, or name another"
     assert run("show", "empty") == (2, "", f"kvsweep: {told}\n")
     sweep = write_sweep(tmp_path, BASE + GRID)
     code, _, err = run("grid", str(sweep), "--out", "empty")
