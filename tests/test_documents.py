@@ -144,3 +144,24 @@ def test_the_readme_counts_the_recorded_runs():
     told = re.search(r"(?s)in (\d+) recorded runs of.*?, (\d+) of.*?and (\d+) with CPU", README)
     assert told is not None
     assert [int(number) for number in told.groups()] == [*counts, len(others)]
+
+
+def _slugs(page):
+    """Return what headings of a page are linked by, on a git host and on the site."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+def test_links_to_headings_lead_to_one():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^()\s:]*#[^()\s]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 20
+    for page, link in links:
+        file, _, heading = link.partition("#")
+        there = (page.parent / file) if file else page
+        assert there.suffix != ".md" or heading in _slugs(there), f"{page.name}: {link}"
