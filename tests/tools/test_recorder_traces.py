@@ -286,11 +286,13 @@ def test_what_windows_keep_ends_with_blocks():
         kept(6)
 
 
-def test_a_head_beside_offload_and_several_groups_is_refused():
+def test_a_head_beside_offload_and_windows_alone_is_refused():
     cache = {"block_size": 4, "gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
     engine = {"max_num_seqs": 1, "max_num_batched_tokens": 20}
     engine["speculative"] = {"tokens": 2, "method": "eagle"}
     assert read_scenario(scenario(engine=engine, cache=cache), "x").drafts == 2
-    cache["groups"] = [{"kind": "full"}, {"kind": "sliding", "window": 8}]
-    with pytest.raises(InputError, match=r"method: 'eagle', beside cache\.offload and several"):
+    cache["groups"] = [{"kind": "sliding", "window": 8}, {"kind": "full"}, {"kind": "full"}]
+    assert read_scenario(scenario(engine=engine, cache=cache), "x").head == 1
+    cache["groups"] = [{"kind": "sliding", "window": 8}]
+    with pytest.raises(InputError, match=r"method: 'eagle', beside a connector and windows alone"):
         read_scenario(scenario(engine=engine, cache=cache), "x")

@@ -141,8 +141,8 @@ def _groups(vllm: Vllm, scenario: Scenario) -> list[Any]:
         else:
             spec = vllm.SlidingWindowSpec(sliding_window=group.window, **shape)
         groups.append(vllm.KVCacheGroupSpec([f"layer{i}"], spec))
-    if scenario.offload and scenario.speculative and scenario.speculative.method == "eagle":
-        groups[0].is_eagle_group = True  # as its planning does; the connector asks
+    if scenario.head is not None and scenario.connects:
+        groups[scenario.head].is_eagle_group = True  # as its planning does; the connector asks
     return groups
 
 

@@ -10,6 +10,9 @@ from record_vllm.scenario import ceil_div
 from record_vllm.traces import FORMAT, Document
 from record_vllm.workloads import SHAPES, Dials, make_requests
 
+_HEADS = ("pd-spec-hybrid", "pd-spec-hybrid-kept")
+"""Where an EAGLE head may draft beside prefill and decode apart and groups of layers."""
+
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
     *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pd-lease", "pipeline"),
@@ -18,6 +21,7 @@ FEATURES = (
     *("pipeline-state-kept", "state-spec-kept"),
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
     *("offload-state", "offload-state-spec", "offload-state-kept"),
+    *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
@@ -48,6 +52,7 @@ _EITHER = (
     *("pipeline-state-kept", "state-spec-kept"),
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
     *("offload-state", "offload-state-spec", "offload-state-kept"),
+    *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
 )
 
 
@@ -86,6 +91,7 @@ def make_case(feature: str, seed: int) -> Document:
         _keep_states(draft)
     if "longest" in draft.features:
         _limit(draft)
+    _check_head(draft)
     if "kept" in draft.features:
         _keep_some(draft)
     _size_pool(draft)
@@ -114,6 +120,8 @@ def _base(feature: str, seed: int) -> _Draft:
     features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
     if feature == "pipeline-spec" or (feature in _EITHER and r.random() < 0.5):
         features.add("async")
+    if feature in _HEADS:
+        features.add("head")
     if feature == "pd-hybrid" and r.random() < 0.3:
         features.add("spec")
     if feature in ("pd-fail", "pd-error", "pd-lease"):
@@ -183,8 +191,8 @@ def _speculate(draft: _Draft) -> None:
     r, engine = draft.random, draft.engine
     tokens = r.choice([1, 2, 3, 5])
     method = r.choice(["draft", "eagle"])
-    if draft.features & {"hybrid", "state"} and draft.features & {"pd", "offload"}:
-        method = "draft"  # with a connector it matters which group an EAGLE head's layers are in
+    if {"pd", "hybrid"} <= draft.features and "head" not in draft.features:
+        method = "draft"
     engine["speculative"] = {"tokens": tokens, "method": method}
     for request in draft.requests:
         request["accepted"] = [r.randrange(tokens + 1) for _ in range(r.choice([1, 3, 5, 7]))]
@@ -194,6 +202,14 @@ def _speculate(draft: _Draft) -> None:
         # vLLM 0.33 stops at an assertion when it pads such a request.
         engine["long_prefill_token_threshold"] = 0
     draft.tags.append(f"{engine['speculative']['method']} {tokens}")
+
+
+def _check_head(draft: _Draft) -> None:
+    """Let a draft model draft beside a tier if no group has what an EAGLE head's layers need."""
+    full = any(group["kind"] == "full" for group in draft.cache.get("groups", [{"kind": "full"}]))
+    drafts = draft.engine.get("speculative")
+    if drafts and draft.features & {"offload", "pd"} and not full:
+        drafts["method"] = "draft"
 
 
 def _limit(draft: _Draft) -> None:

@@ -112,6 +112,19 @@ class Scenario:
         return self.speculative.tokens if self.speculative else 0
 
     @property
+    def head(self) -> int | None:
+        """The group with the layers of an EAGLE head, which attend in full: the first such one."""
+        if self.speculative is None or self.speculative.method != "eagle":
+            return None
+        full = (place for place, group in enumerate(self.groups) if group.kind == "full")
+        return next(full, None)
+
+    @property
+    def connects(self) -> bool:
+        """Whether there is a connector: to a CPU tier, or between prefill and decode."""
+        return self.offload is not None or self.disaggregation is not None
+
+    @property
     def has_states(self) -> bool:
         """Whether a group of layers keeps recurrent states."""
         return any(group.kind == "state" for group in self.groups)
@@ -327,10 +340,10 @@ def _check_combination(scenario: Scenario) -> None:
             "which vLLM refuses without chunked prefill"
         )
     eagle = scenario.speculative is not None and scenario.speculative.method == "eagle"
-    if scenario.offload and eagle and len(scenario.groups) > 1:
+    if scenario.connects and eagle and scenario.head is None:
         raise InputError(
-            "scenario.engine.speculative.method: 'eagle', beside cache.offload and several groups: "
-            "the recorder does not know which of them has the head's layers"
+            "scenario.engine.speculative.method: 'eagle', beside a connector and windows alone: no "
+            "group is of the kind of the head's layers, which attend in full"
         )
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
