@@ -59,7 +59,8 @@ def _explicit(source, features, max_requests, closed_loop):
         _keep_some(source, scenario["cache"])
     if "drafts" in feature:
         _add_drafts(source, trace, 60 if "long" in feature else 5)
-        if "groups" in feature and ("roles" in feature or "leases" in feature):
+        apart = "roles" in feature or "leases" in feature
+        if apart and not _has_full(scenario["cache"]):
             scenario["engine"]["speculative"]["method"] = "draft"  # else refused
     if several:  # a step with room for a block, else refused
         engine, size = scenario["engine"], scenario["cache"]["block_size"]
@@ -237,6 +238,11 @@ def _add_pools(source, scenario):
         _add_lengths(source, engine, cluster["pools"])
 
 
+def _has_full(cache):
+    """Whether a group attends in full, as the layers of an EAGLE head do."""
+    return any(group["kind"] == "full" for group in cache.get("groups", [{"kind": "full"}]))
+
+
 def _add_tier(source, scenario):
     """A CPU tier of vLLM's kind, mostly too small, over a link that is mostly too slow."""
     cache = scenario["cache"]
@@ -251,7 +257,7 @@ def _add_tier(source, scenario):
     }
     if cache.get("prefix_cache_retention_interval"):
         cache["prefix_cache_retention_interval"] *= cache["offload_block_factor"]  # else refused
-    if "speculative" in scenario["engine"] and "groups" in cache:
+    if "speculative" in scenario["engine"] and not _has_full(cache):
         scenario["engine"]["speculative"]["method"] = "draft"  # else refused
     if any(group["kind"] == "state" for group in cache.get("groups", ())):
         scenario["engine"]["enable_prefix_caching"] = True  # else refused

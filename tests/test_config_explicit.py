@@ -273,7 +273,7 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             "cache.groups: not with prefill and decode apart: of groups of states",
         ),
         (
-            {"cluster": APART, "cache": {"groups": GROUPS}, "engine": {"speculative": EAGLE}},
+            {"cluster": APART, "cache": {"groups": GROUPS[1:]}, "engine": {"speculative": EAGLE}},
             "engine.speculative.method: 'eagle', but with prefill and decode apart",
         ),
         (

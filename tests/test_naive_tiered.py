@@ -25,4 +25,4 @@ def test_twin_repeats_vllm(name):
 
 
 def test_all_recorded_cases_are_here():
-    assert len(vllm_cases(TIERED)) == 31
+    assert len(vllm_cases(TIERED)) == 47

@@ -100,7 +100,6 @@ def _check_common(scenario: Scenario, what: str) -> None:
 def _check_tier(scenario: Scenario, what: str) -> None:
     """Refuse CPU tiers but those of vLLM that were recorded."""
     cache, engine = scenario.cache, scenario.engine
-    groups = "the groups of this model" if _of_model(scenario) else "cache.groups"
     for asked, named in (
         (engine.pipeline_parallel_size > 1, _stages(scenario)),
         (has_roles(scenario.cluster), "prefill and decode apart"),
@@ -111,14 +110,24 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     if cache.offload != Offload.VLLM.label:
         message = f"with {what} there is only offload = 'vllm'{_hint(scenario)}"
         raise KeyProblem(("cache", "offload"), message)
-    eagle = engine.speculative is not None and engine.speculative.method == "eagle"
-    if eagle and engine.drafts and is_hybrid(cache.groups):
-        message = f"'eagle', but with cpu_blocks and {groups} only 'draft' was recorded"
-        raise KeyProblem(("engine", "speculative", "method"), message)
+    _check_head(scenario, "cpu_blocks")
     if state_groups(cache.groups) and not engine.enable_prefix_caching:
         message = "false, but with cpu_blocks and groups of states vLLM does not start without it"
         raise KeyProblem(("engine", "enable_prefix_caching"), message)
     _check_kept_chunks(cache)
+
+
+def _check_head(scenario: Scenario, beside: str) -> None:
+    """Refuse an EAGLE head whose layers are in no group, where its own group hits a block less."""
+    speculative, groups = scenario.engine.speculative, scenario.cache.groups
+    eagle = speculative is not None and speculative.method == "eagle"
+    full = any(group.kind == "full" for group in groups)
+    if eagle and scenario.engine.drafts and is_hybrid(groups) and not full:
+        message = (
+            f"'eagle', but with {beside} the layers of its head, which attend in full, must be in "
+            "one of cache.groups, and none is of kind 'full'"
+        )
+        raise KeyProblem(("engine", "speculative", "method"), message)
 
 
 def _check_kept_chunks(cache: Cache) -> None:
@@ -214,14 +223,7 @@ def _check_roles(scenario: Scenario) -> None:
     if state_groups(scenario.cache.groups):
         message = f"not with {apart}: of groups of states no rule was recorded"
         raise KeyProblem(("cache", "groups"), message)
-    speculative = scenario.engine.speculative
-    eagle = speculative is not None and speculative.method == "eagle"
-    if eagle and scenario.engine.drafts and is_hybrid(scenario.cache.groups):
-        message = (
-            f"'eagle', but with {apart} a prompt does without the last block that it hits, and of "
-            "several groups vLLM lets that with the head's layers alone decide: only 'draft'"
-        )
-        raise KeyProblem(("engine", "speculative", "method"), message)
+    _check_head(scenario, apart)
     if scenario.engine.pipeline_parallel_size > 1:
         raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")
 

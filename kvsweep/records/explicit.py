@@ -9,6 +9,7 @@ GROUP_FIELDS = (
     Field("class_end", i64, "index", "place behind the groups that are looked up with it"),
     Field("asked", i64, "index", "the group that a CPU tier is asked for at this place"),
     Field("slides", u8, "1", "1 if that has a sliding window"),
+    Field("head", u8, "1", "1 if this group has the layers of an EAGLE head, should there be one"),
 )
 
 POOL_FIELDS = (
@@ -81,6 +82,9 @@ RECURRENT_FIELDS = (
     Field("hands", u8, "1", "1 if it is among those that hand some over"),
     Field("given", u8, "1", "1 if it was given states since it was admitted"),
     Field("keeps", u8, "1", "1 if the chunk being scheduled keeps the state before its last one"),
+    Field("inside", i32, "block", "beside EAGLE: slot of that state"),
+    Field("inside_end", i32, "token", "likewise: tokens behind which it is"),
+    Field("early", i32, "block", "likewise: slot of a fresh state behind the slot before, or -1"),
 )
 
 ENTRY_FIELDS = (

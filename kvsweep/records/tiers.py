@@ -89,6 +89,7 @@ OFFER_FIELDS = (
     Field("flush", i64, "1", "schedule that awaits its stores, as it preempts it"),
     Field("due", i64, "step", "while decoding: next at which it may have chunks to offer, else 0"),
     Field("next", i32, "block", "first chunk that it has not offered"),
+    Field("next_head", i32, "block", "explicit: the same of the group of an EAGLE head"),
     Field("seen_first", i32, "block", "LRU: first of the chunks that it has offered or reused"),
     Field("seen_end", i32, "block", "the one behind the last, 0: none; -1: they have flags"),
     Field("jobs", i32, "1", "its copies that are not reported"),

@@ -228,4 +228,5 @@ def _group_records(scenario: Scenario) -> NDArray[Any]:
     asked = sorted(range(len(windows)), key=lambda g: (windows[g] > 0, -windows[g] // size))
     records["asked"] = asked
     records["slides"] = [windows[g] > 0 for g in asked]
+    records["head"][order[0]] = windows[order[0]] == 0
     return records

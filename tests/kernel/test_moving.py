@@ -73,7 +73,10 @@ EAGLE = {"speculative": {"tokens": 2, "method": "eagle"}}
             {"cluster": APART},
             "cache.cpu_blocks: with prefill and decode apart",
         ),
-        ({"engine": EAGLE}, "engine.speculative.method: 'eagle', but with cpu_blocks"),
+        (
+            {"engine": EAGLE, "cache": {"groups": GROUPS[1:]}},
+            "engine.speculative.method: 'eagle', but with cpu_blocks the layers of its head",
+        ),
     ],
 )
 def test_what_was_not_recorded_is_refused(changes, message):

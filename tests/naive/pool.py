@@ -48,7 +48,7 @@ class BlockPool:
             blocks.append(block)
             del self.free[block]
             if self.key[block] is not None:
-                self._evict(block)
+                self.evict(block)
             self.ref[block] = 1
         self.taken += n
         return blocks
@@ -75,15 +75,17 @@ class BlockPool:
         cached = [block for block in self.free if self.key[block] is not None]
         for block in sorted(cached, key=self._rank):
             keys.append(self.key[block])
-            self._forget(block)
+            self.forget(block)
             self.free.move_to_end(block, last=False)
         return keys
 
-    def _evict(self, block):
-        self._forget(block)
+    def evict(self, block):
+        """Let a block be found no more, and count it."""
+        self.forget(block)
         self.evictions += 1
 
-    def _forget(self, block):
+    def forget(self, block):
+        """Let a block be found no more."""
         same = self.cached[self.key[block]]
         del same[block]
         if not same:

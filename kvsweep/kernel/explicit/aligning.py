@@ -3,10 +3,9 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
 from ..blocks.sizes import full_blocks
-from .slots import groups_of, slot_of
-from .states import can_keep, keeps_states
+from .slots import groups_of, key_of, slot_of
+from .states import can_keep, keeps_states, last_state
 
 
 @leaf
@@ -28,9 +27,9 @@ def aligned(ws, lane, state, s, tokens, start):
         return tokens
     size = lane["block_size"]
     end = start + tokens
-    last = full_blocks(lane, state["known"] - 1) * size
+    last = last_state(lane, np.int64(state["known"]))
     inside = lane["checkpoints"] != 0 and end >= goal
-    inside = inside and can_keep(lane, start, end, full_blocks(lane, goal - 1) * size)
+    inside = inside and can_keep(lane, start, end, last_state(lane, goal))
     if end < goal:
         longest = lane["max_tokens"]
         if lane["long_prefill"] > 0:
@@ -72,13 +71,15 @@ def is_fresh(inp, ws, lane, inst, engine, head, hits):
         r = ws.running[place]
         s = engine["state_lo"] + r
         own, state = ws.recurrent[s], ws.states[s]
+        at = block + (lane["drops_last"] != 0 and own["early"] == block + 1)
         new = own["fresh_at"] == engine["schedules"]
-        if not fresh and new and max(own["fresh"], own["alive"]) <= block < state["published"]:
+        if not fresh and new and max(own["fresh"], own["alive"]) <= at < state["published"]:
             other = inp.requests[lane["request_lo"] + r]
-            found = ws.tables[slot_of(state, groups_of(lane), block)]
+            found = ws.tables[slot_of(state, groups_of(lane), at)]
             there = found >= 0
             if lane["moves"]:  # each has a record there, cached or not
-                there = there and ws.blocks[found]["key"] != NONE
+                key = key_of(inp, lane, other, groups_of(lane), block)
+                there = there and ws.blocks[found]["key"] == key
             same = inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]
             fresh = there and same
     return fresh

@@ -20,9 +20,17 @@ from .slots import COUNTED, FAR, slot_of
 
 @leaf
 def _ends(lane, state):
-    """Return the blocks in front of the last hit of the prompt's end, and of the junction."""
-    last = full_blocks(lane, np.int64(state["prompt"]) - 1)
-    return last, full_blocks(lane, np.int64(state["junction"]))
+    """Return the blocks in front of where hits end: the prompt repeated, a longer one, a junction.
+
+    Where hits do without their last block (R13.8) the first two may be one apart.
+    """
+    prompt = np.int64(state["prompt"])
+    last = full_blocks(lane, prompt - 1)
+    longer = last
+    if lane["drops_last"]:
+        last = max(last - 1, 0)
+        longer = max(full_blocks(lane, prompt) - 1, 0)
+    return last, longer, full_blocks(lane, np.int64(state["junction"]))
 
 
 @leaf
@@ -36,8 +44,8 @@ def is_kept(lane, state, tail, block):
     """Return whether a block stays in the cache, if a hit needs `tail` of them."""
     if not lane["sparse"]:
         return True
-    last, junction = _ends(lane, state)
-    kept = last - tail <= block < last or junction - tail <= block < junction
+    last, longer, junction = _ends(lane, state)
+    kept = last - tail <= block < longer or junction - tail <= block < junction
     every = np.int64(lane["kept_every"])
     if every > 0:
         kept = kept or tail >= every or block % every >= every - tail
@@ -49,11 +57,11 @@ def kept_between(lane, state, tail):
     """Return the first block that may stay, and the one behind the last, if a hit needs `tail`."""
     first, end = np.int64(0), np.int64(FAR)
     if lane["kept_every"] == 0:
-        last, junction = _ends(lane, state)
+        last, longer, junction = _ends(lane, state)
         first = last - tail
         if junction > 0:
             first = min(first, junction - tail)
-        end = max(last, junction)
+        end = max(longer, junction)
     return max(first, np.int64(0)), end
 
 
@@ -62,18 +70,18 @@ def slots_for(lane, state, hits):
     """Return how many leading blocks have slots, of a request that hits so many."""
     slots = np.int64(FAR)
     if lane["kept_every"] == 0:
-        last, junction = _ends(lane, state)
+        _, longer, junction = _ends(lane, state)
         slots = np.int64(state["private"])
         if junction > slots:  # of a victim, its own blocks from before
-            slots = max(hits, last, junction)
+            slots = max(hits, longer, junction)
     return slots
 
 
 @leaf
 def own_between(lane, state, tail):
     """Return the bounds of what stays and nobody else has; they are equal if there is nothing."""
-    last, _ = _ends(lane, state)
-    return min(max(last - tail, np.int64(state["slots"])), last), last
+    last, longer, _ = _ends(lane, state)
+    return min(max(last - tail, np.int64(state["slots"])), longer), longer
 
 
 @leaf
@@ -85,7 +93,7 @@ def leaves_by_count(lane, state, tail):
     own, bare = np.int64(FAR), np.int64(FAR)
     if lane["kept_every"] == 0:
         own, last = own_between(lane, state, tail)
-        _, junction = _ends(lane, state)
+        _, _, junction = _ends(lane, state)
         bare = max(last, junction, np.int64(state["hit"]))
         if bare > last:
             own = bare

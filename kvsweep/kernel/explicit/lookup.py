@@ -12,7 +12,7 @@ from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .kept import slots_for
 from .own_again import have_again, own_hits, recorded, watch_own
-from .slots import groups_of, slot_of, window_of
+from .slots import all_groups, groups_of, slot_of, window_of
 from .state_hits import count_hit, find_state, touch_state
 from .states import keeps_states
 from .tables import clear, left_by, watch_windows
@@ -56,7 +56,14 @@ def _find_window(inp, ws, lane, inst, request, state, first, end, limit, window)
 
 
 @leaf
-def _find_attention(inp, ws, lane, inst, request, state, limit):
+def _find_full_but_last(inp, ws, lane, inst, request, state, first, end, limit):
+    """Return how many the full groups have without the last of them, of which one is beyond."""
+    asked = min(limit + 1, full_blocks(lane, np.int64(state["known"])))
+    return max(_find_full(inp, ws, lane, inst, request, state, first, end, asked) - 1, 0)
+
+
+@leaf
+def _find_attention(inp, ws, lane, inst, request, state, limit, drops):
     """Return how many leading blocks, `limit` at most, all groups of attention agree on.
 
     Full groups are asked once, windows until no class shortens what the others have. And how many
@@ -74,6 +81,9 @@ def _find_attention(inp, ws, lane, inst, request, state, limit):
             window = record["member_window"]
             if window > 0:
                 hits = _find_window(inp, ws, lane, inst, request, state, first, end, hits, window)
+            elif full == NONE and drops:
+                full = _find_full_but_last(inp, ws, lane, inst, request, state, first, end, hits)
+                hits = full
             elif full == NONE:
                 full = _find_full(inp, ws, lane, inst, request, state, first, end, hits)
                 hits = full
@@ -86,9 +96,12 @@ def _find_attention(inp, ws, lane, inst, request, state, limit):
 
 
 @leaf
-def _find_common(inp, ws, lane, inst, request, state, limit):
-    """Return how many leading blocks all groups agree on, and how many those asked first have."""
-    hits, longest = _find_attention(inp, ws, lane, inst, request, state, limit)
+def _find_common(inp, ws, lane, inst, request, state, limit, drops):
+    """Return how many leading blocks all groups agree on, and how many those asked first have.
+
+    If full attention `drops` one, it is asked for one more.
+    """
+    hits, longest = _find_attention(inp, ws, lane, inst, request, state, limit, drops)
     if keeps_states(lane):
         hits = find_state(inp, ws, lane, inst, request, state, longest)
     return hits, longest
@@ -97,19 +110,26 @@ def _find_common(inp, ws, lane, inst, request, state, limit):
 @leaf
 def find_prefix(inp, ws, lane, inst, request, state, limit):
     """Return how many leading blocks, `limit` at most, all groups agree on."""
-    hits, _ = _find_common(inp, ws, lane, inst, request, state, limit)
+    hits, _ = _find_common(inp, ws, lane, inst, request, state, limit, False)
     return hits
 
 
 @leaf
+def _drops_common(lane):
+    """Return whether full attention does without its last block before others are asked."""
+    return lane["drops_last"] != 0 and all_groups(lane) > 1
+
+
+@leaf
 def _but_last(lane, hits, own):
-    """Return hits, and own blocks behind them, without the last of them if lanes drop it (R14.11).
+    """Return hits, and own blocks behind them, without the last of them if lanes drop it (R13.8).
 
     The token behind it, which EAGLE has read for it, may be another one.
     """
-    if lane["drops_last"] and own > 0:
+    drops = lane["drops_last"] != 0 and all_groups(lane) == 1
+    if drops and own > 0:
         own -= 1
-    elif lane["drops_last"] and hits > 0:
+    elif drops and hits > 0:
         hits -= 1
     return hits, own
 
@@ -142,7 +162,8 @@ def find_hits(inp, ws, lane, inst, request, state, s):
         if not state["preempted"]:
             limit = min(limit, request["reusable"])
         others = recorded(lane, state, limit)
-        hits, longest = _find_common(inp, ws, lane, inst, request, state, others)
+        drops = _drops_common(lane)
+        hits, longest = _find_common(inp, ws, lane, inst, request, state, others, drops)
         if lane["states"] or lane["sparse"]:  # where others have more, not in all groups (R12.9)
             state["junction"] = longest * lane["block_size"] * (longest > hits)
         if hits == others:

@@ -16,8 +16,7 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from ..moving import state_blocks
 from . import block_records
-from .kept import is_kept
-from .slots import COUNTED, groups_of, key_of, slot_of
+from .slots import COUNTED, groups_of, slot_of
 
 
 @leaf
@@ -63,6 +62,18 @@ def can_keep(lane, start, end, position):
 
 
 @leaf
+def last_state(lane, tokens):
+    """Return behind how many of so many tokens the last state is that another can begin with.
+
+    One token must be left to compute; or the block that a hit does without.
+    """
+    last = full_blocks(lane, tokens - 1)
+    if lane["drops_last"]:
+        last = max(full_blocks(lane, tokens) - 1, 0)
+    return np.int64(last) * lane["block_size"]
+
+
+@leaf
 def _keeps_one(ws, lane, state, own, start, end):
     """Return whether a chunk keeps the state before its last one, in a slot that is empty.
 
@@ -74,8 +85,7 @@ def _keeps_one(ws, lane, state, own, start, end):
         keeps = keeps and end >= max(np.int64(state["prompt"]), np.int64(state["known"]) - 1)
     if keeps and own["alive"] <= place < own["length"] - lane["drafts"]:
         keeps = ws.tables[state_slot(lane, state, 0, place)] == NONE
-    position = full_blocks(lane, end - 1) * lane["block_size"]
-    return keeps and can_keep(lane, start, end, position)
+    return keeps and can_keep(lane, start, end, last_state(lane, end))
 
 
 @leaf
@@ -89,6 +99,9 @@ def states_needed(ws, lane, state, s, start, end, hits):
     if not lane["prefix_caching"]:
         return np.int64(lane["states"] * new * (own["length"] == 0))
     own["keeps"] = _keeps_one(ws, lane, state, own, start, end)
+    if lane["drops_last"]:
+        own["inside"] = blocks_for(lane, end) - 2
+        own["inside_end"] = last_state(lane, end)
     more = blocks_for(lane, end) + lane["drafts"] - max(np.int64(own["length"]), hits)
     return np.int64(lane["states"] * min(more, new + own["keeps"]))
 
@@ -226,23 +239,3 @@ def leave_states(ws, lane, inst, engine, state, s, tokens):
             freed = _release(ws, lane, inst, state, number, np.int64(own["alive"]), left)
             engine["window_freed"] += freed
         own["alive"] = left
-
-
-@leaf
-def publish_states(inp, ws, lane, inst, request, state, s, end):
-    """Cache the states in slots before `end` that are not cached yet, and that stay cached."""
-    if lane["states"]:
-        own = ws.recurrent[s]
-        for number in range(lane["states"]):
-            for block in range(max(np.int64(state["published"]), own["alive"]), end):
-                slot = state_slot(lane, state, number, block)
-                if ws.tables[slot] != NONE and is_kept(lane, state, 1, block):
-                    key = key_of(inp, lane, request, groups_of(lane) + number, block)
-                    if lane["moves"]:
-                        state_blocks.cache_state(ws, lane, inst, state, s, number, block, key)
-                    elif ws.tables[slot] == COUNTED:
-                        ws.tables[slot] = block_records.cache(ws, inst, key)
-        schedule = ws.engines[inst["number"]]["schedules"]
-        if own["fresh_at"] != schedule:
-            own["fresh"] = state["published"]
-            own["fresh_at"] = schedule

@@ -13,6 +13,7 @@ from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from ..moving import identities
 from . import block_records
+from .cached_states import publish_states
 from .kept import is_kept, is_sparse, kept_between, release_kept, tail_of
 from .longest import with_places
 from .refused import wake_for
@@ -20,7 +21,6 @@ from .slots import COUNTED, FAR, groups_of, key_of, slot_of, window_of
 from .states import (
     clear_states,
     leave_states,
-    publish_states,
     release_states,
     states_needed,
     take_states,

@@ -17,7 +17,7 @@ from .identities import forget_gone
 from .rings import begin_chunks, begin_mark, chunk_of, is_here, slot_of_chunk
 from .search import LATER, chunks_known, find, is_being_read
 from .state_blocks import keep_back, tell_states
-from .worth import chunks_to_offer, is_of_use
+from .worth import chunks_to_offer, is_new, is_of_use
 
 
 @leaf
@@ -46,6 +46,7 @@ def match(inp, ws, lane, inst, off, r, state, local):
     """
     offers = ws.offers[r]
     offers["next"] = 0
+    offers["next_head"] = 0
     offers["told"] = 0
     if offers["jobs"] > 0:
         return np.int64(LATER)
@@ -119,8 +120,10 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end):
 
 
 @leaf
-def _note_offers(inp, ws, lane, inst, off, r, state, first, end):
+def _note_offers(inp, ws, lane, inst, off, r, state, first, end, end_head):
     """Note which of the chunks `first` to ``end - 1`` of all groups a request offers.
+
+    That of an EAGLE head offers those before `end_head`.
 
     Returns
     -------
@@ -134,6 +137,8 @@ def _note_offers(inp, ws, lane, inst, off, r, state, first, end):
         for chunk in range(first, end):
             slot = slot_of_chunk(lane, state, group, chunk)
             ws.slots[slot]["flags"] &= 255 - manager.OFFERED
+            if not is_new(inp, lane, ws.offers[r], group, chunk, end_head):
+                continue
             if is_of_use(inp, ws, lane, state, group, chunk):
                 more, idle = manager.note_offer(
                     inp, ws, lane, inst, off, request, r, state, group, chunk
@@ -148,10 +153,11 @@ def _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens):
     """Store the chunks of the first `tokens` that a request has not offered yet, all or none."""
     offers = ws.offers[r]
     state = ws.states[engine["state_lo"] + r]
-    first, end = np.int64(offers["next"]), chunks_to_offer(lane, state, offers, tokens)
-    if end <= first:
+    end, end_head = chunks_to_offer(lane, state, offers, tokens)
+    if end == offers["next"] and end_head == offers["next_head"]:
         return
-    new, spare = _note_offers(inp, ws, lane, inst, off, r, state, first, end)
+    first = np.int64(min(offers["next"], offers["next_head"]))
+    new, spare = _note_offers(inp, ws, lane, inst, off, r, state, first, end, end_head)
     if new > 0:
         request = inp.requests[lane["request_lo"] + r]
         if not manager.make_room(inp, ws, lane, inst, off, request, state, first, end, new, spare):
@@ -160,6 +166,7 @@ def _offer(inp, ws, out, lane, inst, tally, index, off, engine, r, tokens):
             return
         _store(inp, ws, out, lane, inst, tally, index, off, r, state, first, end)
     offers["next"] = end
+    offers["next_head"] = end_head
 
 
 @leaf

@@ -123,6 +123,7 @@ def _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens):
     jobs.fill_job(ws, job, r, local // lane["chunk_tokens"], end, copied)
     jobs.append(ws, off, jobs.NEW_LOADS, job)
     ws.offers[r]["next"] = end
+    ws.offers[r]["next_head"] = end
     ws.offers[r]["jobs"] += 1
     off["unreported"] += 1
     off["loads"] += 1

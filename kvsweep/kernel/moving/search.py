@@ -108,6 +108,13 @@ def _asked(inp, lane, place):
 
 
 @leaf
+def has_head(inp, lane, group):
+    """Return whether a group has the layers of an EAGLE head, which may write to a last chunk."""
+    has = lane["volatile"] != 0 and group < groups_of(lane)
+    return has and inp.groups[lane["group_lo"] + group]["head"] != 0
+
+
+@leaf
 def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, waits, start):
     """Ask the groups from place `start` on what they have of `most` tokens behind `local` ones.
 
@@ -124,7 +131,8 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
     for place in range(start, all_groups(lane)):
         group = _asked(inp, lane, place)
         most = min(most, keys * size)
-        pops = np.int64(lane["volatile"] and not popped)
+        head = has_head(inp, lane, group)
+        pops = np.int64(head and not popped)
         hits = np.int64(0)
         if most - local >= size:
             hits = _hits(inp, ws, lane, inst, request, group, keys, most, local, pops)
@@ -136,6 +144,7 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
         if hits == 0 or most - local < size:
             return most, np.int64(0), popped, False, all_groups(lane)
         if most - local < tokens:
+            popped = popped and head
             if waits:
                 waits = False
                 again = np.int64(0)

@@ -35,11 +35,11 @@ def release_between(ws, lane, inst, state, number, first, end):
 
 
 @leaf
-def cache_state(ws, lane, inst, state, s, number, block, key):
-    """Let the state of a slot be found, and hand it over to the tier."""
+def cache_state(ws, lane, inst, state, s, number, block, found, key):
+    """Let the state at the end of a block, in block `found`, be found; hand it over to the tier."""
     slot = slot_of(state, groups_of(lane) + number, block)
-    add_key(ws, inst, np.int64(ws.tables[slot]), key)
-    ws.slots[slot]["block"] = ws.tables[slot]
+    add_key(ws, inst, found, key)
+    ws.slots[slot]["block"] = found
     ws.slots[slot]["flags"] |= HANDED
     own = ws.recurrent[s]
     if own["handed_end"] == 0:

@@ -7,7 +7,7 @@ from ...records import NONE
 from ..blocks.sizes import full_blocks
 from ..explicit.kept import tail_of
 from ..explicit.slots import FAR, slot_of, window_of
-from .search import chunks_known
+from .search import chunks_known, has_head
 
 
 @leaf
@@ -33,16 +33,33 @@ def chunks_to_offer(lane, state, offers, tokens):
     """Return the chunks of the first `tokens` of a request that may be stored by now.
 
     Most decodes have none beyond what was offered: that is told without a division.
+
+    Returns
+    -------
+    end, end_head : int
+        Of a group; of that with the layers of an EAGLE head, which may still write to the last one.
     """
     tokens = min(tokens, np.int64(state["known"]))
     if lane["prompt_only"]:
         tokens = min(tokens, np.int64(state["prompt"]))
-    if tokens < _next_end(lane, offers):
-        return np.int64(offers["next"])
+    if tokens < _next_end(lane, offers) and offers["next_head"] == offers["next"]:
+        return np.int64(offers["next"]), np.int64(offers["next"])
     chunks = full_blocks(lane, tokens) // lane["factor"]
+    most = min(offers["told"] // lane["factor"], chunks_known(lane, state))
+    stable = chunks
     if lane["volatile"] and tokens > state["prompt"] and not state["done"]:
-        chunks -= 1
-    return min(chunks, offers["told"] // lane["factor"], chunks_known(lane, state))
+        stable -= 1
+    end = max(np.int64(offers["next"]), min(chunks, most))
+    return end, max(np.int64(offers["next_head"]), min(stable, most))
+
+
+@leaf
+def is_new(inp, lane, offers, group, chunk, end_head):
+    """Return whether a chunk of a group is among those that it has not offered yet."""
+    new = chunk >= offers["next"]
+    if has_head(inp, lane, group):
+        new = offers["next_head"] <= chunk < end_head
+    return new
 
 
 @leaf

@@ -44,6 +44,10 @@ class ExplicitRequest(Request):
         When its instance took note of the end of its transfer.
     keeps : list of bool
         Per group, whether the chunk being scheduled keeps the last state but one.
+    kept_end : list of int
+        Per group, where that chunk ends.
+    keyed_again : set of (group, slot)
+        States whose key is not that of the tokens which end in their slot.
     has_states : bool
         Whether it has been given states since it was admitted.
     junction : int
@@ -63,6 +67,8 @@ class ExplicitRequest(Request):
     pulled: bool = False
     reported_us: int | None = None
     keeps: list = field(default_factory=list)
+    kept_end: list = field(default_factory=list)
+    keyed_again: set = field(default_factory=set)
     has_states: bool = False
     junction: int = 0
     pull_fails: bool = False

@@ -47,6 +47,9 @@ class StateTables(Tables):
     def keeps_states(self, group):
         return self.states[group]
 
+    def is_keyed_again(self, request, group, place):
+        return (group, place) in request.keyed_again
+
     def most(self, group, tokens):
         """Return the blocks that a group has at a time of a request of so many tokens."""
         if not self.states[group]:
@@ -57,7 +60,7 @@ class StateTables(Tables):
     def _tail(self, group):
         return 1 if self.states[group] else super()._tail(group)
 
-    def find(self, keys, most):
+    def find(self, keys, most, beyond=0):
         """Return what all groups have of a sequence: blocks per group, their tokens, the full's."""
         limit = most // self.block_size
 
@@ -67,9 +70,9 @@ class StateTables(Tables):
             return None if None in blocks else dict(zip(groups, blocks, strict=True))
 
         full = 0
-        while full < min(limit, len(keys)) and present(False, full):
+        while full < min(limit + beyond, len(keys)) and present(False, full):
             full += 1
-        hit = full
+        full = hit = max(0, full - beyond)
         while hit > 0 and not present(True, hit - 1):
             hit -= 1
         hits = [[] for _ in self.states]
@@ -92,9 +95,9 @@ class StateTables(Tables):
         if not self.caching or start >= goal:
             return n
         end = start + n
-        last = (len(request.known) - 1) // size * size
+        last = self._last_state(len(request.known))
         inside = end >= goal and all(
-            checkpoint and self._keeps(start, end, (goal - 1) // size * size)
+            checkpoint and self._keeps(start, end, self._last_state(goal))
             for checkpoint, state in zip(self.checkpoints, self.states, strict=True)
             if state
         )
@@ -111,6 +114,15 @@ class StateTables(Tables):
             stops.append(start + (request.junction - start) // size * size)
         end = min([stop for stop in stops if start < stop < end], default=end)
         return max(0, end - start)
+
+    def _last_state(self, tokens):
+        """Return where the last state is that a sequence of so many tokens can begin with.
+
+        One token must be left to compute, or the block that a hit does without.
+        """
+        if self.drops_last:
+            return max(tokens // self.block_size - 1, 0) * self.block_size
+        return (tokens - 1) // self.block_size * self.block_size
 
     def _keeps(self, start, end, position):
         """Whether a chunk can keep the state at `position`, within it."""
@@ -129,8 +141,7 @@ class StateTables(Tables):
         if self.retention == 0 and end < max(request.prompt_tokens, len(request.known) - 1):
             return False
         absent = place >= len(table) - (self.drafts if table else 0) or table[place] is None
-        position = (end - 1) // self.block_size * self.block_size
-        return self._keeps(start, end, position) and absent
+        return self._keeps(start, end, self._last_state(end)) and absent
 
     def need(self, request, tokens, hits, total, *, capped, ahead=0):
         """Return the free blocks that a request takes; more than there are if its hit is fresh."""
@@ -148,6 +159,7 @@ class StateTables(Tables):
                 keeps = self._keeps_one(request, group, total, tokens)
                 if not capped:
                     request.keeps[group] = keeps
+                    request.kept_end[group] = tokens
                 needed += min(more, 1 + keeps + (0 if table else self.drafts))
             needed += sum(block is not None and self.pool.ref[block] == 0 for block in found)
         return needed
@@ -216,11 +228,37 @@ class StateTables(Tables):
         super().publish(request, tokens)
         for group, table in enumerate(request.tables):
             if self.states[group]:
+                kept, end = self._key_again(request, group)
                 for place in range(before[group], request.published_of[group]):
                     block = table[place]
                     if block is not None and self.pool.key[block] is not None:
                         self.fresh.add(self.pool.key[block])
-                        self._hand(request, group, block, (place + 1) * self.block_size)
+                        tokens = end if place == kept else (place + 1) * self.block_size
+                        self._hand(request, group, block, tokens)
+
+    def _key_again(self, request, group):
+        """Give the state that a chunk keeps the key of what it is behind; return slot and tokens.
+
+        Where the last block of a hit is dropped that is a block before the slot's own end, unless
+        the chunk ends with a block. If nobody can begin with it, it loses the key that it has got.
+        """
+        if not (self.drops_last and request.keeps[group]):
+            return None, 0
+        place = self.blocks_for(request.kept_end[group]) - 2
+        end = self._last_state(request.kept_end[group])
+        block = request.tables[group][place]
+        ends = [self._last_state(request.prompt_tokens), request.junction]
+        every = 1 if self.retention is None else self.retention // self.block_size
+        key = (group, request.keys[end // self.block_size - 1])
+        if end not in ends and not (every > 0 and end // self.block_size % every == 0):
+            if block is not None and self.pool.key[block] is not None:
+                self.pool.evict(block)
+        elif block is not None and self.pool.key[block] != key:
+            if self.pool.key[block] is not None:
+                self.pool.forget(block)
+            self.pool.publish(block, key)
+        request.keyed_again.add((group, place))
+        return place, end
 
     def _hand(self, request, group, block, tokens):
         if self.tiered:
@@ -242,4 +280,6 @@ class StateTables(Tables):
         super().clear(request)
         self.forget_handed(request)
         request.keeps = [False for _ in self.states]
+        request.kept_end = [0 for _ in self.states]
+        request.keyed_again = set()
         request.has_states = False

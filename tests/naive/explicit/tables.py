@@ -45,6 +45,10 @@ class Tables:
         """Whether the blocks of a group are states."""
         return False
 
+    def is_keyed_again(self, request, group, place):
+        """Whether a block has another key than that of the tokens which end in its slot."""
+        return False
+
     def take_handed(self):
         """Return the states that a CPU tier is to store, by request."""
         return {}
@@ -56,12 +60,13 @@ class Tables:
         """Return how many of `n` tokens from `start` on a chunk has."""
         return n
 
-    def find(self, keys, most):
+    def find(self, keys, most, beyond=0):
         """Return the cached blocks of a sequence, per group, their tokens, and the first class's.
 
-        Those are of full attention, if there is any.
+        Those are of full attention, if there is any, which is asked for blocks `beyond`, without
+        which it does.
         """
-        return find_hits(self.pool, self.windows, keys, most, self.block_size)
+        return find_hits(self.pool, self.windows, keys, most, self.block_size, beyond)
 
     def blocks_for(self, tokens):
         return -(-tokens // self.block_size)
@@ -87,9 +92,10 @@ class Tables:
         request.junction = 0
         if not self.caching:
             return [[] for _ in self.windows], 0
-        hits, tokens, longest = self.find(request.keys, len(request.known) - 1)
+        beyond = int(self.drops_last and len(self.windows) > 1)
+        hits, tokens, longest = self.find(request.keys, len(request.known) - 1, beyond)
         request.junction = longest if longest > tokens else 0
-        if self.drops_last and tokens:
+        if self.drops_last and tokens and not beyond:
             hits, tokens = [found[:-1] for found in hits], tokens - self.block_size
         return hits, tokens
 
@@ -167,10 +173,20 @@ class Tables:
         tail = self._tail(group)
         if tail is None or self.retention is None:
             return True
-        ends = [(request.prompt_tokens - 1) // self.block_size, request.junction // self.block_size]
+        ends = [*self._replayed(request.prompt_tokens), request.junction // self.block_size]
         every = self.retention // self.block_size
         kept = every > 0 and (tail >= every or block % every >= every - tail)
         return kept or any(end - tail <= block < end for end in ends)
+
+    def _replayed(self, tokens):
+        """Return at which blocks a repeated prompt may end its hit.
+
+        Where the last block is dropped that is one before; and the prompt may be repeated with
+        more behind it.
+        """
+        if not self.drops_last:
+            return [(tokens - 1) // self.block_size]
+        return [max((end // self.block_size) - 1, 0) for end in (tokens - 1, tokens)]
 
     def publish(self, request, tokens):
         """Make the full blocks of the first `tokens` findable that have a key, and are kept."""

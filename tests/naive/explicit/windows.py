@@ -14,7 +14,7 @@ def classes(windows):
     return sorted(found.items(), key=lambda each: each[0] is not None)
 
 
-def find_hits(pool, windows, keys, most, block_size):
+def find_hits(pool, windows, keys, most, block_size, beyond=0):
     """Return what is cached of a sequence, on which all groups agree.
 
     Parameters
@@ -27,6 +27,8 @@ def find_hits(pool, windows, keys, most, block_size):
         Keys of the sequence's blocks.
     most : int
         Tokens that may be found.
+    beyond : int
+        Blocks that full attention is asked for beyond, and then does without.
 
     Returns
     -------
@@ -51,11 +53,11 @@ def find_hits(pool, windows, keys, most, block_size):
     for window, groups in kinds:
         if window is None:
             j = 0
-            while j < most // block_size and (blocks := present(groups, j)):
+            while j < most // block_size + beyond and (blocks := present(groups, j)):
                 for group, block in zip(groups, blocks, strict=True):
                     hits[group].append(block)
                 j += 1
-            most = longest = j * block_size
+            most = longest = max(0, j - beyond) * block_size
     while True:
         before = most
         for window, groups in kinds:

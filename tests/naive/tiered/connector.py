@@ -47,8 +47,9 @@ class TieredConnector(Connector):
         Per group; of a group of states that of its last block.
     states : list of bool
         Per group, whether it keeps states; they are stored as they are handed over.
-    volatile : bool
-        Whether the last chunk of a decoding request may still change: EAGLE's layers write to it.
+    head : int or None
+        The group with the layers of an EAGLE head, which may still write to the last chunk of a
+        decoding request: the first one of full attention.
     """
 
     def __init__(self, cache, engine):
@@ -58,7 +59,7 @@ class TieredConnector(Connector):
             1 if state else window for state, window in zip(self.states, cache.windows, strict=True)
         ]
         self.retention = cache.prefix_cache_retention_interval
-        self.volatile = engine.eagle
+        self.head = self.windows.index(None) if engine.eagle else None
 
     def _entry(self, request):
         """Return what is known of a request, with the keys of all its full chunks."""
@@ -111,7 +112,7 @@ class TieredConnector(Connector):
                 most = min(most, len(keys) * self.chunk)
                 if most - local < self.chunk:
                     return 0
-                pops = self.volatile and not popped
+                pops = group == self.head and not popped
                 hits = self._hits(group, keys, most, local, pops)
                 if hits == 0:
                     return 0
@@ -123,7 +124,7 @@ class TieredConnector(Connector):
                 if most - local < self.chunk:
                     return 0
                 if most - local < tokens:
-                    popped &= self.volatile
+                    popped &= group == self.head
                     if waits:
                         waits, again = False, full + slide
                     elif slid and not again:
@@ -255,7 +256,7 @@ class TieredConnector(Connector):
     def _end(self, entry, group, tokens, request):
         """Return the first chunk of a group that may not be stored yet."""
         chunks = tokens // self.chunk
-        if self.volatile and tokens > request.prompt_tokens and not entry.done:
+        if group == self.head and tokens > request.prompt_tokens and not entry.done:
             chunks = max(0, chunks - 1)
         return min(chunks, len(entry.blocks[group]) // self.factor, len(entry.keys[group]))
 
