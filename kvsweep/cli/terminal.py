@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -88,9 +89,25 @@ def open_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = _whole(sys.stdout)
     # Letters that the terminal does not have are no reason to print nothing.
     if getattr(sys.stdout, "errors", "") == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _whole(stream: Any) -> Any:
+    """Return a stream that writes all of a text or fails.
+
+    Of one without a buffer (PYTHONUNBUFFERED, ``python -u``) Python drops what the system did not
+    take, as of a disk that fills. Nothing is kept back in the other one: `echo` flushes.
+    """
+    if not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+        return stream
+    whole: Any = open(  # noqa: SIM115
+        stream.fileno(), "w", encoding=stream.encoding, errors=stream.errors, closefd=False
+    )
+    whole.instead_of = stream  # it closes the file when nobody holds it
+    return whole
 
 
 def drop_output() -> None:

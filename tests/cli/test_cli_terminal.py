@@ -357,3 +357,17 @@ def test_a_current_folder_that_was_deleted_is_told(run, tmp_path, monkeypatch):
     code, _, err = run("grid", str(tmp_path / "small.toml"))
     told = "kvsweep: the current folder was deleted: change to one that is there\n"
     assert (code, err) == (2, told)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_of_which_a_part_fits_is_not_a_success(tmp_path, unbuffered):
+    """Without a buffer Python drops the rest: `schema` ended with 0, its file after 4 kB."""
+    limits = f"ulimit -f 4; export PYTHONUNBUFFERED={unbuffered}"
+    asked = f"{limits}; {sys.executable} -P -m kvsweep schema"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(CLI.parents[1]), *sys.path])}
+    done = subprocess.run(
+        ["bash", "-c", f"{asked} > schema.json"],
+        capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert done.stderr == "kvsweep: the output cannot be written: File too large\n"
+    assert done.returncode == 2
