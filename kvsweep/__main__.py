@@ -13,6 +13,7 @@ def main() -> None:
     Threads that compile, and clusters that start, would keep the process for seconds.
     """
     _quiet_tracker()
+    os.environ["MPLBACKEND"] = "agg"  # figures are files; Matplotlib fails at a name it knows not
     try:
         from kvsweep.cli import main as run
 

@@ -371,3 +371,11 @@ def test_output_of_which_a_part_fits_is_not_a_success(tmp_path, unbuffered):
     )  # fmt: skip
     assert done.stderr == "kvsweep: the output cannot be written: File too large\n"
     assert done.returncode == 2
+
+
+def test_a_window_system_that_matplotlib_does_not_know_is_no_bug_of_ours(store, monkeypatch):
+    """`plot` and `report` ended with a traceback where MPLBACKEND was one of older releases."""
+    monkeypatch.setenv("MPLBACKEND", "qt4agg")
+    asked = ("curve", "--metric", "steps", "--along", "gpu_blocks", "-o", "a.png")
+    done = kvsweep_process("plot", "a.zarr", *asked)
+    assert (done.returncode, done.stdout) == (0, "a.png\n"), done.stderr
