@@ -57,9 +57,8 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     from kvsweep.store import Share
     from kvsweep.workers.choosing import check_workers
 
-    check_workers(
-        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
-    )
+    count, asked = options["workers"], ("processes", "scheduler", "scheduler_file", "wait")
+    check_workers(count, **{key: options[key] for key in asked})
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     begun = thread_time()
     with waiting(preparing_text(sweep)):
@@ -67,7 +66,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     planning = thread_time() - begun
     tasks, simulations = _left(sweep, path, cells, share, options)
     # Those of a scheduler come and go; it is not asked.
-    remote = options["scheduler"] or options["scheduler_file"]
+    remote = any(options[key] is not None for key in ("scheduler", "scheduler_file"))
     workers = None if remote else options["workers"] or usable_processors()
     expected = forecast(
         sweep,

@@ -590,3 +590,11 @@ def test_dry_run_tells_the_speed_from_prefill_to_decode_without_a_link_of_the_pr
     (tmp_path / "a.toml").write_text(f'{text}[latency]\nmodel = "own.toml"\n')
     told = "0.381 tokens/us from prefill to decode: 24.97 GB/s of each GPU"
     assert json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])["transfers"] == [told]
+
+
+@pytest.mark.parametrize("wait", [("--wait", "-5"), ("--wait", "nan"), ("--wait", "5")])
+def test_dry_run_refuses_the_wait_that_a_run_refuses(run, file, wait):
+    """It took no notice of --wait."""
+    told = run("grid", file, *wait)
+    assert told[0] == 2
+    assert run("grid", file, "--dry-run", *wait) == told
