@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -231,3 +232,23 @@ def test_a_store_that_is_replaced_while_it_is_compared_is_not_told_to_be_damaged
     monkeypatch.setattr(store.checking.Shards, "record", replaced_before)
     with pytest.raises(InputError, match=REPLACED):
         kvsweep.verify(path, sample=0)
+
+
+@pytest.mark.parametrize("moment", ["damaged", "records", "_opened", "record"])
+def test_a_store_that_is_deleted_while_it_is_opened_or_compared_is_told_to_be_gone(
+    ds, path, monkeypatch, moment
+):
+    """It was damaged, to be run again, or "No group found in store <VerifiedStore at 0x7f...>"."""
+    shards = store.checking.Shards
+    where = {"damaged": store.metadata.Root, "_opened": store.reading}.get(moment, shards)
+    looks = getattr(where, moment)
+
+    def deleted_before(*args):
+        monkeypatch.setattr(where, moment, looks)
+        shutil.rmtree(path)
+        return looks(*args)
+
+    monkeypatch.setattr(where, moment, deleted_before)
+    look = partial(kvsweep.verify, sample=0) if moment == "record" else kvsweep.open_results
+    with pytest.raises(InputError, match=r"a\.zarr: the store was moved or deleted since it "):
+        look(path)

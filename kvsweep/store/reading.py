@@ -11,13 +11,14 @@ from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.reading import working_folder
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import IDENTITY, Check, Shards, check
-from kvsweep.store.metadata import Root, read_root
+from kvsweep.store.metadata import ROOT, Root, read_root
 from kvsweep.store.places import storage
 from kvsweep.store.points import with_points
 from kvsweep.store.refusals import (
     FORMAT_1,
     MAKER,
     damage,
+    gone,
     is_newer,
     read_store,
     refuse_unsealed,
@@ -85,10 +86,8 @@ def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
         if verify:
             _refuse(path, root.damaged(storage(path)))
         return _finished(path, root, lambda: _results(path, root, verify))
-    except InputError:
-        if _is_another(path, root):  # files of two stores, which look like damage
-            raise replaced(path) from None
-        raise
+    except InputError as error:  # files of two stores, or none, look like damage
+        raise _changed(path, root) or error from None
 
 
 def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
@@ -132,8 +131,9 @@ def check_store(path: Where) -> tuple[Root, Check]:
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
     found = check(storage(path), root)
-    if found.files and _is_another(path, root):
-        raise replaced(path)
+    changed = _changed(path, root) if found.files else None
+    if changed:
+        raise changed
     return root, found
 
 
@@ -170,13 +170,14 @@ def stored_attributes(path: Where) -> dict[str, Any]:
     return read_store(path).attributes
 
 
-def _is_another(path: Where, root: Root) -> bool:
-    """Whether a store says something else now than when its root was read."""
+def _changed(path: Where, root: Root) -> InputError | None:
+    """Return the error of a store that is another one since its root was read, or is gone."""
     try:
         now = read_root(path, MAKER)
     except InputError:
-        return False
-    return now.intact and now.attributes != root.attributes
+        return gone(path) if storage(path).get(ROOT) is None else None
+    another = now.intact and now.attributes != root.attributes
+    return replaced(path) if another else None
 
 
 def _results(path: Where, root: Root, verify: bool) -> xr.Dataset:
