@@ -41,11 +41,27 @@ class Command(click.Command):
         super().__init__(*args, **options)
         self.examples = examples
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return a parser that refuses an option of one value that is given twice."""
+        parser = super().make_parser(ctx)
+        parser.parse_args = partial(_parse_once, parser.parse_args, ctx)  # type: ignore[method-assign]
+        return parser
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"  {example}\n")
+
+
+def _parse_once(parse: Callable[[list[str]], Any], ctx: click.Context, args: list[str]) -> Any:
+    """Parse a command line, of which click takes the last of several values without a word."""
+    options, rest, order = parse(args)
+    for each in order:
+        alone = isinstance(each, click.Option) and not each.multiple
+        if alone and order.count(each) > 1 and (not each.is_flag or each.secondary_opts):
+            ctx.fail(f"{max(each.opts, key=len)}: given twice; the last one would win")
+    return options, rest, order
 
 
 class Range(click.FloatRange):

@@ -143,3 +143,24 @@ def test_paths_complete_in_the_shell(names, command):
 def test_what_is_written_to_is_named_alike_by_every_command(names, command):
     found = [option.opts for option in command.params if {"-o", "--out"} & set(option.opts)]
     assert found in ([], [["-o", "--out"]])
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("grid small.toml --seeds 2 --seeds 3", "kvsweep grid: --seeds"),
+        ("grid small.toml -o a.zarr --out b.zarr", "kvsweep grid: --out"),
+        ("trace info a.json --seed=1 --seed 1", "kvsweep trace info: --seed"),
+        ("blocks --prefix-caching --no-prefix-caching", "kvsweep blocks: --prefix-caching"),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(run, line, named):
+    """The last one won without a word."""
+    told = f"{named}: given twice; the last one would win\n"
+    assert run(*line.split()) == (2, "", told)
+
+
+def test_options_of_several_values_and_flags_are_given_again(run):
+    assert run("schema", "--help", "--help")[0] == 0
+    code, _, err = run("grid", "none.toml", "--set", "a=1", "--set", "b=2", "--json", "--json")
+    assert (code, err) == (2, "kvsweep: none.toml: cannot read: No such file or directory\n")
