@@ -253,3 +253,19 @@ def test_a_folder_in_the_place_of_a_file_is_named(whole, name):
     file.rmdir()
     kvsweep.run(sweep, out=path, workers=1)
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"{", b"\xff"])
+def test_of_a_root_that_cannot_be_read_a_remedy_is_told(whole, tmp_path, content):
+    """Nothing said what to do, and --overwrite refuses what may be another's."""
+    sweep, path, _ = whole
+    store = shutil.copytree(path, tmp_path / "a.zarr")
+    (store / "zarr.json").write_bytes(content)
+    remedy = "put back a copy of it, or delete the store and make it anew"
+    told = rf"a\.zarr: damaged: zarr\.json cannot be read: .*; {remedy}$"
+    with pytest.raises(InputError, match=told):
+        kvsweep.open_results(store)
+    with pytest.raises(InputError, match=told):
+        kvsweep.run(sweep, out=store, workers=1)
+    with pytest.raises(InputError, match=told.replace("$", "; so it is not overwritten$")):
+        kvsweep.run(sweep, out=store, workers=1, overwrite=True)

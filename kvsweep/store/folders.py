@@ -115,7 +115,7 @@ def recognised(path: Where, form: str) -> Root:
     try:
         root = read_root(path, "")
     except InputError as error:
-        raise InputError(f"{error}; so it is not overwritten: delete it yourself") from None
+        raise InputError(f"{error}; so it is not overwritten") from None
     if is_newer(root, form):
         raise InputError(
             f"{path}: made by a newer kvsweep and is not overwritten: delete it yourself"

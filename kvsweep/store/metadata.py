@@ -132,7 +132,10 @@ def read_root(path: Where, maker: str) -> Root:
             raise InputError(f"{path}: is no store: {error.strerror}") from error
         if "\0" in str(path):
             raise InputError(f"{path}: is not a path: {reason_of(error)}") from error
-        raise InputError(f"{path}: damaged: {ROOT} cannot be read: {reason_of(error)}") from error
+        remedy = "put back a copy of it, or delete the store and make it anew"
+        raise InputError(
+            f"{path}: damaged: {ROOT} cannot be read: {reason_of(error)}; {remedy}"
+        ) from error
 
 
 def _parse(document: Document) -> Root:
