@@ -15,6 +15,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_INPUT_BYTES
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")  # the first begins as one of UTF-16 does
 _GZIP = b"\x1f\x8b"
 
 _OTHERS = {
@@ -174,8 +175,9 @@ def read_text(path: Path, most: int, *, packed: bool = False) -> str:
 def _no_utf8(error: UnicodeDecodeError) -> str:
     """Return where a text is not in UTF-8, and how it becomes so."""
     told = "not a text file in UTF-8"
-    if error.object.startswith(_UTF16):
-        return f": {told} but in UTF-16: `iconv -f UTF-16 -t UTF-8` makes it so"
+    if error.object.startswith((*_UTF16, *_UTF32)):
+        name = "UTF-32" if error.object.startswith(_UTF32) else "UTF-16"
+        return f": {told} but in {name}: `iconv -f {name} -t UTF-8` makes it so"
     line = error.object.count(b"\n", 0, error.start) + 1
     return (
         f":{line}: {told}: byte 0x{error.object[error.start]:02x}; if it is text, "

@@ -185,3 +185,11 @@ def test_what_is_inside_a_gzipped_file_is_named(tmp_path, content, what):
 def test_addresses_are_said_not_to_be_read(name):
     with pytest.raises(InputError, match="an address, and only files of this machine are read"):
         read_text(Path(name), 10**6)
+
+
+@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
+def test_utf_32_is_not_taken_for_utf_16(tmp_path, encoding):
+    """The remedy that was named makes rubbish of it."""
+    path = write(tmp_path, "\ufeffcafé".encode(encoding))
+    told = "not a text file in UTF-8 but in UTF-32: `iconv -f UTF-32 -t UTF-8` makes it so"
+    assert refused(path) == f"{path}: {told}"
