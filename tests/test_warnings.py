@@ -695,3 +695,25 @@ def test_links_between_roles_of_our_sweeps_and_pages_are_some_that_servers_have(
     found = {(file.name, one) for file in files for one in told.findall(file.read_text("utf-8"))}
     assert len(found) > 8
     assert [each for each in found if not 0 < float(each[1]) <= 10] == []
+
+
+def test_a_cpu_tier_that_no_server_has_is_told_with_its_unit(warned):
+    """PCIe 4 moves 0.378 tokens of 65,536 bytes in a microsecond; the reference has 100."""
+    known = {"latency": 'model = "llama-3.1-8b/h100/tp2"', "workload": workload(requests=50)}
+
+    def of(speed, rules="", groups=""):
+        cache = f"gpu_blocks = 200\ncpu_blocks = 100\n{speed}\n{groups}"
+        return warned(cache=cache, engine=f"max_num_seqs = 8\n{rules}", **known)
+
+    found = of("transfer_bandwidth = 380.0")
+    assert "fast-link" not in found
+    told = found["fast-tier"].text
+    assert told.startswith("each GPU moves 24,904 GB/s to and from the memory of its CPU in all 3")
+    assert "cache.transfer_bandwidth is in tokens per microsecond" in told
+    assert "over the 65,536 bytes of a token: 0.378 of 24.8 GB/s" in told
+    for usual in ("transfer_bandwidth = 0.4", "link = 'nvlink-c2c'"):
+        assert "fast-tier" not in of(usual)
+    told = of("link_gb_per_s = 24800.0")["fast-tier"].text
+    assert told.endswith("cache.link_gb_per_s is in 10^9 bytes per second")
+    assert "fast-tier" not in of("", rules="rules = 'blis'")
+    assert "fast-tier" not in warned(**known)  # no tier

@@ -15,7 +15,7 @@ import numpy as np
 
 from kvsweep.analysis.assumed_blocks import assumed_blocks
 from kvsweep.analysis.cells import Cells, cells_of
-from kvsweep.analysis.fast_link import fast_link
+from kvsweep.analysis.fast_link import fast_link, fast_tier
 from kvsweep.analysis.kept_blocks import all_kept
 from kvsweep.analysis.losses import (
     errored,
@@ -141,6 +141,7 @@ CHECKS = (
     late_start,
     assumed_blocks,
     fast_link,
+    fast_tier,
     one_instance,
     short_memory,
     never_full,

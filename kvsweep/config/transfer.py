@@ -172,13 +172,21 @@ def known_token_bytes(scenario: Scenario, folder: Path | None) -> float | None:
 
 def tier_text(scenario: Scenario, folder: Path) -> str:
     """Write the speed of a CPU tier, in GB/s too where the bytes of a token tell them."""
-    cache, token = scenario.cache, known_token_bytes(scenario, folder)
-    text = transfer_text(cache)
-    if cache.link_gb_per_s is not None or token is None:
+    text, reached = transfer_text(scenario.cache), tier_gb_per_s(scenario, folder)
+    if scenario.cache.link_gb_per_s is not None or reached is None:
         return text
-    assert cache.transfer_bandwidth is not None
-    reached = cache.transfer_bandwidth * token / sharing_groups(cache) / GIGA_PER_MICRO
     return f"{text}: {reached:,.4g} GB/s of each GPU"
+
+
+def tier_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | None:
+    """Return the GB/s between each GPU and its CPU; None if that is not known, or no tier.
+
+    `folder` as `known_token_bytes` has it.
+    """
+    cache = scenario.cache
+    if cache.cpu_blocks == 0 or cache.transfer_bandwidth is None:
+        return None
+    return _gb_per_s(cache.transfer_bandwidth, scenario, folder)
 
 
 def transfer_text(cache: Cache) -> str:
@@ -202,11 +210,14 @@ def pull_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | Non
     `folder` as `known_token_bytes` has it.
     """
     bandwidth = scenario.cluster.kv_transfer_bandwidth
-    token = None if bandwidth is None else known_token_bytes(scenario, folder)
-    if bandwidth is None or token is None:
-        return None
+    return None if bandwidth is None else _gb_per_s(bandwidth, scenario, folder)
+
+
+def _gb_per_s(bandwidth: float, scenario: Scenario, folder: Path | None) -> float | None:
+    token = known_token_bytes(scenario, folder)
     # Tokens are counted in each group, which has its part of the bytes of a token.
-    return bandwidth * token / sharing_groups(scenario.cache) / GIGA_PER_MICRO
+    shared = sharing_groups(scenario.cache)
+    return None if token is None else bandwidth * token / shared / GIGA_PER_MICRO
 
 
 def pull_text(scenario: Scenario, folder: Path) -> str:
