@@ -86,6 +86,18 @@ class Several(click.Option):
             option.process = partial(_process_all, option.process)
 
 
+class Listed(click.Option):
+    """An option of a list with commas: given again, its lists count together."""
+
+    def __init__(self, names: Sequence[str] | None = None, **options: Any) -> None:
+        super().__init__(names, multiple=True, **options)
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return all that was given as one list with commas; None of nothing."""
+        given = super().process_value(ctx, value)
+        return ",".join(given) if given else None
+
+
 def _process_all(process: Callable[[Any, Any], None], value: Any, state: Any) -> None:
     process(value, state)
     while state.rargs and re.fullmatch(r"\w+:[^/\\]*", state.rargs[0]):

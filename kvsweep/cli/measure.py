@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.addresses import folder_of_store
-from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
+from kvsweep.cli.base import Command, Group, Listed, check_outputs, json_option, print_json
 from kvsweep.cli.measure_gpu import measure_gpu
 from kvsweep.cli.outputs import OutputPath, draw_beside, overwrite_option, refuse_existing
 from kvsweep.cli.progress import Display
@@ -55,7 +55,8 @@ def measure() -> None:
 @click.option("--model", type=model_file, required=True, metavar="FILE.gguf", help="The model.")
 @click.option(
     "--sizes",
-    default="512:256,384:384,256:512",
+    cls=Listed,
+    default=["512:256,384:384,256:512"],
     metavar="A:B,...",
     show_default=True,
     help="Tokens of the contexts.",

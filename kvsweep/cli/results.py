@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json, warn
+from kvsweep.cli.base import Command, Listed, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.cli.measure_gpu import print_steps
 from kvsweep.cli.outputs import StorePath
@@ -30,7 +30,10 @@ at_option = click.option(
     "--at", multiple=True, metavar="AXIS=VALUE", help="Look at this value of an axis only."
 )
 objectives_option = click.option(
-    "--objectives", metavar="M:min,M:max,...", help="Measures and their goals [the sweep's]."
+    "--objectives",
+    cls=Listed,
+    metavar="M:min,M:max,...",
+    help="Measures and their goals [the sweep's].",
 )
 
 
@@ -44,7 +47,12 @@ def effects_options(command: Any) -> Any:
             help="What A and B do apart and together, by four levels of an axis [policy].",
         ),
         click.option("--order", type=int, metavar="N", help="Of the interactions [2]."),
-        click.option("--factors", metavar="AXIS,...", help="The others are averaged over [all]."),
+        click.option(
+            "--factors",
+            cls=Listed,
+            metavar="AXIS,...",
+            help="The others are averaged over [all].",
+        ),
     ):
         command = option(command)
     return command

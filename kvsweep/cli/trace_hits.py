@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kvsweep.cli.base import Command, print_json
+from kvsweep.cli.base import Command, Listed, print_json
 from kvsweep.cli.outputs import OutputPath, check_new
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import (
@@ -30,7 +30,7 @@ from kvsweep.errors import InputError
     ),
 )
 @click.option("--points", type=click.IntRange(2, 10_000), help="Numbers of blocks shown [12].")
-@click.option("--blocks", metavar="N,...", help="These numbers of blocks instead.")
+@click.option("--blocks", cls=Listed, metavar="N,...", help="These numbers of blocks instead.")
 @click.option("--model", metavar="NAME|FILE", help="GiB of this model beside blocks.")
 @click.option("--tp", type=positive, metavar="N", help="Its tensor parallel GPUs [1].")
 @click.option("--dtype", metavar="D", help="Of its keys and values [auto].")

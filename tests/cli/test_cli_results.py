@@ -570,3 +570,13 @@ def test_an_empty_folder_is_refused_with_a_remedy(run, tmp_path):
     assert (code, told in err) == (2, True)
     Path("empty/mine").touch()
     assert "there is no zarr.json in it; name another" in run("show", "empty")[2]
+
+
+def test_lists_of_options_that_are_given_twice_count_together(run, results):
+    """The first list was lost without a word, and with it an objective or a factor."""
+    goals = ("--objectives", "preemption_rate:min", "--objectives", "steps:min")
+    found = json.loads(run("pareto", results, *goals, "--json")[1])
+    assert [each["metric"] for each in found["objectives"]] == ["preemption_rate", "steps"]
+    factors = ("--factors", "policy", "--factors", "gpu_blocks")
+    found = json.loads(run("effects", results, "--metric", "steps", *factors, "--json")[1])
+    assert found["factors"] == ["policy", "gpu_blocks"]

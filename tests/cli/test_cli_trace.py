@@ -503,3 +503,12 @@ def test_requests_that_are_left_out_are_told(run, tmp_path):
     server = ("--set", "latency.model=llama-3.1-8b/h100/tp2", "--set", "cache.gpu_blocks=99")
     assert told in run("replay", path, *server, "--read", "failed=leave-out")[1]
     assert "Without" not in run("replay", out, *server)[1]
+
+
+def test_numbers_of_blocks_that_are_given_twice_count_together(run, files):
+    """The first list was lost without a word."""
+    line = ("trace", "hits", str(files / "mooncake.jsonl"), "--block-size", "512", "--json")
+    code, out, _ = run(*line, "--blocks", "3,4", "--blocks", "9")
+    assert (code, json.loads(out)["capacities"]["blocks"]) == (0, [3, 4, 9])
+    code, _, err = run(*line, "--blocks", "")
+    assert (code, "expected numbers as in 1000,2000" in err) == (2, True)
