@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json, warn
 from kvsweep.cli.gpu_options import added_options, positive, range_options
 from kvsweep.cli.gpu_setup import (
     about_model,
@@ -116,9 +116,10 @@ def measure_gpu(
     from kvsweep.calibrate.step_results import Terms, preset_text, result_of
     from kvsweep.calibrate.step_wording import step_json, step_text
     from kvsweep.files import written
-    from kvsweep.gpu.exchange import exchange_terms
+    from kvsweep.gpu.exchange import exchange_terms, is_short
     from kvsweep.gpu.machine import check_fp8, find_machine
     from kvsweep.gpu.torch_load import load_device
+    from kvsweep.sizing.exchange import NODE
 
     name, shard = asked_shard(model, tp)
     path = store or Path("results") / f"steps-{name}.zarr"
@@ -129,6 +130,11 @@ def measure_gpu(
     exchange = exchange_terms(
         shard, machine.gpu or machine.name, options["allreduce_us"], options["allreduce_gb_s"]
     )
+    if is_short(shard.tp, options["allreduce_gb_s"]):
+        warn(
+            [f"what {shard.tp} GPUs exchange is that of one node, which has {NODE}, and too short; "
+             "--allreduce-gb-s takes what theirs reach"]
+        )  # fmt: skip
     terms = Terms(options["host_overhead_us"], exchange)
     check_added(out, terms.added, options)
     if dtype == "fp8":

@@ -11,6 +11,7 @@ from kvsweep.errors import InputError
 from kvsweep.gpu.shard import Shard
 from kvsweep.sizing.exchange import (
     LATENCY_US,
+    NODE,
     exchange_times,
     linked_gpus,
     reached_bandwidth,
@@ -22,6 +23,19 @@ SOURCE = (
     "450 GB/s"
 )
 """Where the latency and the share of the links come from."""
+
+
+def is_short(tp: int, gb_s: float | None) -> bool:
+    """Whether the exchange is taken for that of one node, which has fewer GPUs.
+
+    Parameters
+    ----------
+    tp : int
+        GPUs that share the model.
+    gb_s : float or None
+        Bandwidth that was given, as for `exchange_terms`.
+    """
+    return gb_s is None and tp > NODE
 
 
 class Exchange(NamedTuple):
@@ -59,6 +73,8 @@ def exchange_terms(
                 raise InputError(f"--allreduce-{option}: has no effect with --tp 1")
         return Exchange(0.0, 0.0, "")
     told = SOURCE if latency_us is None or gb_s is None else "given"
+    if is_short(shard.tp, gb_s):
+        told += f"; as if they were in one node, which has {NODE}: too short"
     if gb_s is None:
         reached = reached_bandwidth(gpu, shard.tp)
         if reached is None:

@@ -249,3 +249,18 @@ def test_more_threads_than_any_machine_has_are_told(run, gpu):
     code, _, err = run(*SMALL, "--threads", "100000")
     assert code == 2
     assert "Invalid value for '--threads'" in err
+
+
+def test_an_exchange_beyond_a_node_is_told(run, gpu):
+    """That of 16 GPUs was added as if all were in one node, and nothing said so."""
+    gpu()
+    Path("small.json").write_text(
+        json.dumps(DENSE | {"num_attention_heads": 16, "num_key_value_heads": 16})
+    )
+    told = "what 16 GPUs exchange is that of one node, which has 8, and too short"
+    code, _, err = run(*SMALL, "--tp", "16", "--out", "here.toml")
+    assert (code, f"warning: {told}; --allreduce-gb-s takes" in err) == (0, True)
+    assert "as if they were in one node" in Path("here.toml").read_text()
+    for more in (("--tp", "8"), ("--tp", "16", "--allreduce-gb-s", "40")):
+        code, _, err = run(*SMALL, *more, "--overwrite")
+        assert (code, told in err) == (0, False)
