@@ -1165,3 +1165,22 @@ def test_the_open_point_of_a_tradeoff_is_the_first_that_is_drawn():
     wanted = ds["throughput_rps"].isel(policy=0, rate=1).mean("seed")
     points = [x for line in begun for x in line.get_xdata() if not np.isnan(x)]
     assert points == pytest.approx([float(wanted)])
+
+
+def test_axis_values_that_four_digits_do_not_tell_apart_are_other_lines():
+    """A trend joined two rates that were both written 1,000 into one zigzag."""
+    ds = at_rates(h8(3).isel(gpu_blocks=slice(0, None, 9)), [1000.2, 1000.4, 2000.0])
+    twice = xr.concat([ds, ds], xr.Variable("limit", [1, 2]))
+    both = twice.transpose("policy", "limit", "rate", ...).isel(policy=[0])
+    (axes,) = plot.plot_cliff_trend(both, find_cliff(both), "limit").axes
+    lines = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata()) == 2]
+    assert len(lines) == 3
+    told = check_layout(plot.plot_cliff(ds, find_cliff(ds)))
+    assert {"rate 1,000.2", "rate 1,000.4", "rate 2,000"} <= set(told)
+    found = kvsweep.compare(both.isel(policy=0), both.isel(policy=0), "preemption_rate")
+    found = replace(found, differences=[d for d in found.differences if d.labels["rate"] < 2000])
+    (axes,) = plot.plot_comparison(found).axes
+    assert len(lines_of(axes)) == 2 * 2
+    heat = plot.plot_heatmap(ds.isel(policy=0), "preemption_rate", "gpu_blocks", "rate")
+    assert {"1,000.2", "1,000.4"} <= set(check_layout(heat))
+    assert "rate 3 1,000.2 2,000 request/s" in " ".join(kvsweep.text_of(ds).split())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,12 @@ from kvsweep.analysis.effect_records import Effect, Effects
 from kvsweep.analysis.statistics import Interval
 from kvsweep.errors import escaped
 
+T = TypeVar("T")
+
 MISSING = "-"
+
+EXACT = 7
+"""Digits of a setting that are all written, where no more make it up."""
 
 WHOLE = 2.0**63  # from here on no integer of a result is
 
@@ -162,16 +167,44 @@ def label(labels: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def level(value: Any) -> str:
-    """Write one level of a factor: names as they are, but for what turns text; numbers as `number`.
+def gathered(
+    items: Iterable[T], labels_of: Callable[[T], dict[str, Any]]
+) -> list[tuple[str, list[T]]]:
+    """Collect items that have equal labels, in their order, each time with the name of these.
 
-    An axis that ``ds.stack`` has made of several has a value of each.
+    Numbers that are written alike need not be equal.
+    """
+    found: dict[str, tuple[str, list[T]]] = {}
+    for item in items:
+        labels = labels_of(item)
+        found.setdefault(repr(labels), (label(labels), []))[1].append(item)
+    return list(found.values())
+
+
+def level(value: Any) -> str:
+    """Write one level of a factor: names as they are, but for what turns text.
+
+    Numbers have all of their digits if these are few, as somebody chose them, and others those of
+    `number`. An axis that ``ds.stack`` has made of several has a value of each.
+
+    Examples
+    --------
+    >>> level("base"), level(1000.2), level(1000), level(100 / 3), level(True)
+    ('base', '1,000.2', '1,000', '33.33', 'true')
     """
     if isinstance(value, tuple | list):
         return ", ".join(map(level, value))
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
-    return escaped(value) if isinstance(value, str) else number(float(value))
+    return escaped(value) if isinstance(value, str) else _chosen(float(value))
+
+
+def _chosen(value: float) -> str:
+    """Write a number with all of its digits, if it has no more than `EXACT`."""
+    exact, text = f"{value:.{EXACT}g}", number(value)
+    if float(exact) != value or float(text.replace(",", "")) == value:
+        return text
+    return exact if "e" in exact else f"{value:,.{len(exact.partition('.')[2])}f}"
 
 
 def effect_name(effect: Effect) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import BY_VALUE, label
+from kvsweep.analysis.wording import BY_VALUE, gathered, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -84,7 +84,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     """
     check_found_in(ds, cliff)
     panels = _by_panel(cliff)
-    members = max(len(groups) for groups in panels.values())
+    members = max(len(groups) for _, groups in panels)
     if members > MAX_MEMBERS or len(panels) > MAX_PANELS:
         raise InputError(
             f"cliff figure: {members} curves in {len(panels)} panels do not fit (at most "
@@ -103,12 +103,9 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
         return _one(ds, cliff) if len(panels) == 1 else _many(ds, cliff, panels)
 
 
-def _by_panel(cliff: Cliff) -> dict[str, list[GroupCliff]]:
+def _by_panel(cliff: Cliff) -> list[tuple[str, list[GroupCliff]]]:
     """Collect the groups that share a panel: equal in all labels but the first."""
-    panels: dict[str, list[GroupCliff]] = {}
-    for group in cliff.groups:
-        panels.setdefault(label(dict(list(group.labels.items())[1:])), []).append(group)
-    return panels
+    return gathered(cliff.groups, lambda group: dict(list(group.labels.items())[1:]))
 
 
 def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
@@ -161,14 +158,14 @@ def _places(figure: Figure, heights: list[float]) -> list[Axes]:
     return [parts[name] for name in "abc"]
 
 
-def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> Figure:
+def _many(ds: xr.Dataset, cliff: Cliff, panels: list[tuple[str, list[GroupCliff]]]) -> Figure:
     """Draw one panel of whole curves per combination of the further axes, two columns wide."""
     rows = -(-len(panels) // 2)
     figure = style.new_figure(height=0.5 + 2.2 * rows, width=2.0 * style.COLUMN_WIDTH)
     grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     texts = []
-    for axes, (name, groups) in zip(grid.flat, panels.items(), strict=False):
+    for axes, (name, groups) in zip(grid.flat, panels, strict=False):
         texts.append(_panel(axes, ds, cliff, groups))
         axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
     room = grid[-1, 1] if len(panels) % 2 else None
@@ -182,7 +179,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
     figure.supylabel(style.axis_label(_measure(ds, cliff)), fontsize=7.5)
     explain(figure, entries(cliff), room)
     lay_out(figure)
-    for axes, groups, names in zip(grid.flat, panels.values(), texts, strict=False):
+    for axes, (_, groups), names in zip(grid.flat, panels, texts, strict=False):
         make_room(axes, cliff, groups, names)
     return figure
 

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from kvsweep.analysis.compare_records import Comparison, Difference
-from kvsweep.analysis.wording import BY_VALUE, label
+from kvsweep.analysis.wording import BY_VALUE, gathered
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -57,10 +57,7 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
     found = comparison
     along = _along(found)
     refuse_empty(f"{found.metric} in both stores", (item.difference for item in found.differences))
-    lines: dict[str, list[Difference]] = {}
-    for item in found.differences:
-        rest = {key: value for key, value in item.labels.items() if key != along}
-        lines.setdefault(label(rest), []).append(item)
+    lines = gathered(found.differences, lambda d: {k: v for k, v in d.labels.items() if k != along})
     if len(lines) > MAX_LINES:
         raise InputError(
             f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}; select some: "
@@ -68,11 +65,11 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
         )
     with style.drawing():
         told = _told(found)
-        below = room_below(list(lines), style.COLUMN_WIDTH) + style.LINE * told.count("\n")
+        below = room_below(
+            [name for name, _ in lines], style.COLUMN_WIDTH
+        ) + style.LINE * told.count("\n")
         panel = one_panel(ax, xr.Dataset(), 2.6 + below, f"{found.metric}: B minus A")
-        ends = [
-            (name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines.items())
-        ]
+        ends = [(name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines)]
         panel.axhline(0.0, color=style.INK, linewidth=0.7)
         axis, gib = _axis(found, along), found.axes[along].gib
         style.number_axis(panel, axis, gib)

@@ -25,7 +25,7 @@ from kvsweep.plot.panel import (
     refuse_empty,
     refuse_panels,
 )
-from kvsweep.plot.ticks import labelled, width_of
+from kvsweep.plot.ticks import evened_labels, labelled, width_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -268,7 +268,10 @@ def _draw(
 def _tick_numbers(panel: Axes, which: str, values: Floats, gib: float | None, most: int) -> None:
     """Write some of the numbers of an axis, at equal steps."""
     places = np.arange(0, len(values), -(-len(values) // most))
-    texts = [labelled(float(value), gib) for value in values[places]]
+    drawn = [float(value) for value in values[places]]
+    texts = [labelled(value, gib) for value in drawn]
+    if len(set(texts)) < len(texts):
+        texts = evened_labels(drawn, gib)
     _axis(panel, which).set_ticks(places, labels=texts)
 
 

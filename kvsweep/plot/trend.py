@@ -13,7 +13,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label
+from kvsweep.analysis.wording import BY_VALUE, gathered
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -73,23 +73,21 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     if over not in cliff.groups[0].labels:
         raise InputError(f"cliff figure: {over!r} is not an axis besides {cliff.along!r} and seed")
     refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
-    lines: dict[str, list[GroupCliff]] = {}
-    for group in cliff.groups:
-        others = {k: v for k, v in group.labels.items() if k != over}
-        lines.setdefault(label(others), []).append(group)
+    lines = gathered(cliff.groups, lambda g: {k: v for k, v in g.labels.items() if k != over})
+    names = [name for name, _ in lines]
     if len(lines) > MAX_LINES:
         raise InputError(
             f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}; select some: "
             f"{BY_VALUE}"
         )
     with style.drawing():
-        height = 2.9 + room_below(list(lines), style.COLUMN_WIDTH)
+        height = 2.9 + room_below(names, style.COLUMN_WIDTH)
         axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
         ends = []
         wide = is_wide(ds[over].values)
         values = ds[over].values
         step = _aside(np.log(values) if wide else values, len(lines))
-        for i, (name, groups) in enumerate(lines.items()):
+        for i, (name, groups) in enumerate(lines):
             groups.sort(key=lambda g: g.labels[over])
             aside = step * (i - 0.5 * (len(lines) - 1))
             x = np.array([group.labels[over] for group in groups], np.float64)

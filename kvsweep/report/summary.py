@@ -191,7 +191,7 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     if all(isinstance(value, str | bool | np.bool_ | list) for value in values):
         return (axis["name"], size, "", "", ", ".join(dict.fromkeys(map(level, values))))
     unit = with_space(plural(axis["units"]))
-    low, high = number(float(min(values))), number(float(max(values)))
+    low, high = level(min(values)), level(max(values))
     return (axis["name"], size, low, f"{high}{unit}", "")
 
 
@@ -216,7 +216,7 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any], seeds: int) -> list[
     body = [
         (
             label({k: v for k, v in row["labels"].items() if k != main}) if i % points == 0 else "",
-            number(float(row["labels"][main])) if main else "",
+            level(row["labels"][main]) if main else "",
             *(level(ds[name].sel({SAMPLE: row["labels"][SAMPLE]}).item()) for name in drawn),
             *(number(np.nan if v is None else v) for v in row["means"].values()),
         )
