@@ -1184,3 +1184,22 @@ def test_axis_values_that_four_digits_do_not_tell_apart_are_other_lines():
     heat = plot.plot_heatmap(ds.isel(policy=0), "preemption_rate", "gpu_blocks", "rate")
     assert {"1,000.2", "1,000.4"} <= set(check_layout(heat))
     assert "rate 3 1,000.2 2,000 request/s" in " ".join(kvsweep.text_of(ds).split())
+
+
+def test_measures_with_other_lines_have_no_key_in_common():
+    """The key below named the lines of the first measure, and colours of the second were others."""
+    ds = at_rates(h8(3).isel(gpu_blocks=slice(0, None, 9)), [1.0, 2.0])
+    turned = ds.assign(throughput_rps=ds["throughput_rps"].transpose("rate", "seed", ...))
+    figures = [
+        plot.plot_curve(each, ["preemption_rate", "throughput_rps"], "gpu_blocks")
+        for each in (ds, turned)
+    ]
+    drawn = [[line.get_ydata() for line in lines_of(figure.axes[1])] for figure in figures]
+    assert np.array_equal(*drawn)
+    plot.plot_tradeoff(turned, "throughput_rps", "ttft_p99_ms", "gpu_blocks")
+    blocks = ds["preemption_rate"].expand_dims(i=[0, 1]).assign_attrs(units="1")
+    more = ds.isel(rate=0).assign(blocks=blocks.isel(rate=0))
+    plot.plot_curve(more, ["preemption_rate", "blocks"], "gpu_blocks")  # named at their ends
+    long = more.assign_coords(policy=["a-policy-with-a-long-name", "another-with-a-long-name"])
+    with pytest.raises(InputError, match="'blocks' has other lines than 'preemption_rate'"):
+        plot.plot_curve(long, ["preemption_rate", "blocks"], "gpu_blocks")

@@ -18,7 +18,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
-from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.labels import fit_beside, name_lines, room_below
 from kvsweep.plot.panel import (
     begin_at_zero,
     check_threshold,
@@ -82,8 +82,9 @@ def plot_curve(
     Raises
     ------
     InputError
-        For no measure, an unknown measure or axis, one without a value in any cell, or more than
-        `MAX_LINES` lines in a panel.
+        For no measure, an unknown measure or axis, one without a value in any cell, more than
+        `MAX_LINES` lines in a panel, or measures with other lines, as of instances, that one key
+        would name.
 
     Examples
     --------
@@ -97,10 +98,11 @@ def plot_curve(
     if not names:
         raise InputError("metrics: the list is empty; name at least one measure")
     axis = variables.axis(ds, along).sortby(along)
-    arrays = [_along(variables.get(ds, name), along) for name in names]
+    arrays = in_order([_along(variables.get(ds, name), along) for name in names])
     for name, array in zip(names, arrays, strict=True):
         refuse_empty(name, [array.values])
     refuse_panels(ax, len(names))
+    _check_lines(arrays, along)
     with style.drawing():
         told = means_text((each for a in arrays for _, each in split_lines(a, along)), confidence)
         panels = _panels(ds, arrays, along, told) if ax is None else [dressed(ax)]
@@ -138,6 +140,25 @@ def _along(array: xr.DataArray, along: str) -> xr.DataArray:
     if along not in array.dims:
         raise InputError(f"metric: {array.name!r} does not vary along {along!r}")
     return array.sortby(along)
+
+
+def in_order(arrays: Sequence[xr.DataArray]) -> list[xr.DataArray]:
+    """Give measures the order of axes that the first has, so that their lines are in one order."""
+    dims = arrays[0].dims
+    return [array.transpose(*(dim for dim in dims if dim in array.dims), ...) for array in arrays]
+
+
+def _check_lines(arrays: Sequence[xr.DataArray], along: str) -> None:
+    """Refuse panels of other lines than the first has, unless each line is named at its end."""
+    named = [[name for name, _ in split_lines(array, along)] for array in arrays]
+    if all(map(fit_beside, named)):
+        return
+    for array, names in zip(arrays, named, strict=True):
+        if names != named[0]:
+            raise InputError(
+                f"metrics: {array.name!r} has other lines than {arrays[0].name!r}, of which one "
+                f"key cannot tell; draw them apart, or select some: {BY_VALUE}"
+            )
 
 
 def _draw(

@@ -65,7 +65,7 @@ def _numbered(names: Sequence[str], letters: int) -> list[str]:
 
 def room_below(names: Sequence[str], width: float, *, beside: bool = True) -> float:
     """Return the inches that `name_lines` needs below the panels of a figure of `width` inches."""
-    if beside and _fit_beside(names):
+    if beside and fit_beside(names):
         return 0.0
     names = _in_legend(names, width)
     return 0.1 + LINE_HEIGHT * -(-len(names) // _columns(names, width))
@@ -127,7 +127,7 @@ def name_lines(
         Whether the lines are bars.
     """
     names = [name for name, _ in panels[0][1]]
-    if beside and _fit_beside(names):
+    if beside and all(fit_beside([name for name, _ in ends]) for _, ends in panels):
         for panel, ends in panels:
             label_ends(panel, ends, panel_height)
         return
@@ -151,7 +151,8 @@ def name_lines(
         figure.legend(marks, names, loc="outside lower center", ncols=columns, **looks)
 
 
-def _fit_beside(names: Sequence[str]) -> bool:
+def fit_beside(names: Sequence[str]) -> bool:
+    """Whether names of lines may stand at their ends: few, none of them long."""
     return len(names) <= MOST and max(map(len, names), default=0) <= LONGEST
 
 

@@ -13,7 +13,14 @@ from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.curve import MAX_LINES, draw_threshold, means_text, scale_by_means, split_lines
+from kvsweep.plot.curve import (
+    MAX_LINES,
+    draw_threshold,
+    in_order,
+    means_text,
+    scale_by_means,
+    split_lines,
+)
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import begin_at_zero, figure_of, one_panel, refuse_empty
@@ -81,7 +88,7 @@ def plot_tradeoff(
     """
     statistics.check_bootstrap(confidence, resamples)
     axis = variables.axis(ds, along).sortby(along)
-    arrays = [variables.get(ds, name) for name in (x, y)]
+    arrays = in_order([variables.get(ds, name) for name in (x, y)])
     for name, array in zip((x, y), arrays, strict=True):
         if along not in array.dims:
             raise InputError(f"metric: {name!r} does not vary along {along!r}")
