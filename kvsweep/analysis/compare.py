@@ -72,6 +72,12 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         raise InputError(f"metric: {metric!r} is in {units[0]} in A and in {units[1]} in B")
     _check_designs(a, b)
     sides = [(first, a, "A"), (second, b, "B")]
+    for array, _, name in sides:
+        if SEED in array.dims and SEED not in array.coords:
+            raise InputError(
+                f"seed: {name} has lost the numbers of its seeds, by which they are paired: keep "
+                "the coordinate, or give it back, .assign_coords(seed=...)"
+            )
     if any(SEED in array.coords for array in (first, second)):
         first, second = (_with_seeds(*side) for side in sides)
     else:
@@ -89,7 +95,11 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         long_name=str(first.attrs.get("long_name", metric)),
         confidence=confidence,
         paired=paired,
-        same_requests=paired and not any(changes_requests(item.key) for item in found),
+        same_requests=(
+            paired
+            and all(map(sweep_of, (a, b)))
+            and not any(changes_requests(item.key) for item in found)
+        ),
         seeds_note=_seeds_note(differences),
         differing=found,
         unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import takewhile
 from typing import Any
 
-from kvsweep.analysis.aligned import MAKERS
+from kvsweep.analysis.aligned import MAKERS, changes_requests
 from kvsweep.analysis.compare_records import Comparison, Difference, Differing, Unmatched
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.wording import ALL, MISSING, counted, level, number, signed
@@ -146,6 +146,11 @@ def _pairing(found: Comparison) -> str:
         )
     if found.same_requests:
         return "Differences within seeds: equal seeds are equal request lists."
+    if found.paired and not any(changes_requests(item.key) for item in found.differing):
+        return (
+            "Differences within seeds; whether these have equal request lists is not known, as the "
+            "attributes of the sweeps are lost."
+        )
     if found.paired:
         return (
             "Differences within seeds, which draw from the same random streams; the request lists "

@@ -374,3 +374,14 @@ def test_what_other_versions_draw_is_not_promised():
     text = compare_text(compare(a, b, "preemption_rate"))
     assert sure not in text
     assert "unless the two versions draw them otherwise" in text
+
+
+def test_parts_that_have_lost_what_they_are_of_are_told_so():
+    """Without the numbers of seeds there was a traceback, without attributes a promise."""
+    a, b = made(noise()), made(noise() + 1.0)
+    for one, other in ((a.drop_vars("seed"), b), (a, b.drop_vars("seed"))):
+        with pytest.raises(InputError, match=r"seed: [AB] has lost the numbers of its seeds"):
+            compare(one, other, "preemption_rate")
+    found = compare(a.drop_attrs(), b.drop_attrs(), "preemption_rate")
+    assert (found.paired, found.same_requests) == (True, False)
+    assert "whether these have equal request lists is not known" in compare_text(found)
