@@ -1203,3 +1203,16 @@ def test_measures_with_other_lines_have_no_key_in_common():
     long = more.assign_coords(policy=["a-policy-with-a-long-name", "another-with-a-long-name"])
     with pytest.raises(InputError, match="'blocks' has other lines than 'preemption_rate'"):
         plot.plot_curve(long, ["preemption_rate", "blocks"], "gpu_blocks")
+
+
+def test_requests_that_were_masked_are_none_also_without_the_cells_own_status():
+    """They counted as never served, and without the sweep's attributes the warm-up counted."""
+    ds = with_requests(warmup=10)
+    chat = ds.where(ds["request_slo_class"] == "chat")
+    shares = []
+    for part in (chat, chat.drop_vars("status", errors="ignore")):
+        (axes,) = plot.plot_cdf(part, "ttft_ms").axes
+        shares.append(lines_of(axes)[0].get_ydata()[-1])
+    assert shares == pytest.approx([10 / 12] * 2)  # numbers 11 to 29 of 11 to 33
+    with pytest.raises(InputError, match="has lost the attributes of its sweep"):
+        plot.plot_cdf(ds.drop_attrs(), "ttft_ms")

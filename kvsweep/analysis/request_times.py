@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.axis_checks import check_axes
-from kvsweep.analysis.settings import policies_of, settings, varied
+from kvsweep.analysis.settings import policies_of, settings, sweep_of, varied
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS
@@ -180,11 +180,20 @@ def _completed(ds: xr.Dataset) -> xr.DataArray:
 def _status(ds: xr.Dataset) -> xr.DataArray:
     """Return the names of how requests ended; empty where there is none."""
     status = ds["request_status"]
-    return status.copy(data=variables.in_words(status, status.values))
+    names = variables.in_words(status, status.values)
+    if names.dtype.kind == "O":  # as ``ds.where`` leaves them
+        named = np.frompyfunc(lambda name: isinstance(name, str), 1, 1)(names).astype(np.bool_)
+        names = np.where(named, names, "")
+    return status.copy(data=names)
 
 
 def _measured(ds: xr.Dataset) -> xr.DataArray:
     """Return where there is a request that counts."""
+    if not sweep_of(ds):
+        raise InputError(
+            "requests: the dataset has lost the attributes of its sweep, which tell those of the "
+            "warm-up: give them back, .assign_attrs(store.attrs)"
+        )
     warmups = [of_policy.get(_WARMUP, 0) for of_policy in _settings(ds)]
     if _WARMUP in varied(ds) or any(warmup != warmups[0] for warmup in warmups):
         raise InputError(f"requests: cells differ in {_WARMUP}; select one: {BY_VALUE}")
