@@ -1216,3 +1216,27 @@ def test_requests_that_were_masked_are_none_also_without_the_cells_own_status():
     assert shares == pytest.approx([10 / 12] * 2)  # numbers 11 to 29 of 11 to 33
     with pytest.raises(InputError, match="has lost the attributes of its sweep"):
         plot.plot_cdf(ds.drop_attrs(), "ttft_ms")
+
+
+def test_names_of_members_cover_neither_points_nor_intervals():
+    """A name stood on another member's point, and its outline cut an interval in two."""
+    means = {"base": (3480, 8.55), "balanced": (3560, 8.38), "sorted": (4310, 8.05),
+             "both": (4130, 8.43)}  # fmt: skip
+    spread = np.linspace(-1.0, 1.0, 5)
+    x, y = (
+        [[mean[i] + much * each for each in spread] for mean in means.values()]
+        for i, much in enumerate((500.0, 0.5))
+    )
+    dims = ("policy", "seed")
+    values = {"ttft_p99_ms": (dims, x), "throughput_rps": (dims, y)}
+    ds = xr.Dataset(values, {"policy": list(means), "seed": range(5)})
+    figure = plot.plot_pareto(ds, pareto_front(ds))
+    check_layout(figure)
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == len(means)
+    for line in axes.lines:
+        if line.get_drawstyle() == "default":
+            ends = axes.transData.transform(line.get_xydata())
+            along = ends[0] + np.linspace(0.0, 1.0, 200)[:, None] * (ends[-1] - ends[0])
+            assert not any(box.contains(*place) for box in boxes for place in along)

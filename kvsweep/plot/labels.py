@@ -193,30 +193,20 @@ def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) 
         )
 
 
-def spread(
-    positions: list[float],
-    gap: float,
-    low: float,
-    high: float,
-    lines: Sequence[int] | None = None,
-) -> list[float]:
+def spread(positions: list[float], gap: float, low: float, high: float) -> list[float]:
     """Move labels apart until neighbours are `gap` apart, between `low` and `high`.
 
     Each keeps its place if it can; the order is kept. Used for labels at the ends of lines.
-    Labels of several `lines`, whose positions are their middles, are as many times as high.
     """
-    halves = [0.5 * gap * count for count in lines or [1] * len(positions)]
     # Of equal positions the first goes on top, as in a list read downwards.
     order = sorted(range(len(positions)), key=lambda i: (positions[i], -i))
     placed: list[float] = []
-    floor = low - 0.5 * gap
     for i in order:
-        placed.append(max(positions[i], floor + halves[i]))
-        floor = placed[-1] + halves[i]
-    ceiling = high + 0.5 * gap
+        placed.append(max(positions[i], placed[-1] + gap if placed else low))
+    ceiling = high
     for k in range(len(placed) - 1, -1, -1):
-        placed[k] = min(placed[k], ceiling - halves[order[k]])
-        ceiling = placed[k] - halves[order[k]]
+        placed[k] = min(placed[k], ceiling)
+        ceiling = placed[k] - gap
     moved = list(positions)
     for i, place in zip(order, placed, strict=True):
         moved[i] = place

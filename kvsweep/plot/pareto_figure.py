@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
 from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT, elided, explain, spread
+from kvsweep.plot.labels import elided, explain
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     begin_at_zero,
@@ -25,6 +24,7 @@ from kvsweep.plot.panel import (
     refuse_panels,
 )
 from kvsweep.plot.pareto_key import entries, has_values
+from kvsweep.plot.pareto_names import name_members
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +37,6 @@ COLUMNS = 2
 
 TITLE = 40  # letters above a panel
 ABOVE_LEVEL = 12.0  # points from a panel to its title, where the name of a level is between
-LETTERS = 20  # of a name beside a point
-MOST_TIED = 3  # lines of names beside a point
 
 
 @checked
@@ -107,7 +105,7 @@ def plot_pareto(
             explain(figure_of(grid[0]), told, grid[-1] if len(grid) > panels else None)
             lay_out(figure_of(grid[0]))
         for axes, group in zip(grid, front.groups, strict=False):
-            _name_members(axes, group)
+            name_members(axes, group)
     return figure_of(grid[0])
 
 
@@ -210,55 +208,6 @@ def _draw_member(axes: Axes, member: Member, colour: str) -> None:
             axes.plot(*places, color=colour, linewidth=1.0, alpha=0.6)
     face = colour if member.on_front else style.PAPER
     axes.plot(x, y, "o", color=colour, mfc=face, mec=colour, mew=1.1, ms=5, zorder=3)
-
-
-def _name_members(axes: Axes, group: FrontGroup) -> None:
-    """Write names beside points, tied members together, on the side that faces the middle."""
-    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    named: set[object] = set()
-    labelled: list[tuple[int, Member]] = []
-    for i, member in enumerate(group.members):
-        if member.name not in named and has_values(member):
-            named.update((member.name, *member.tied_with))
-            labelled.append((i, member))
-    names = [str(member.name) for member in group.members]
-    shown = dict(zip(names, elided(names, LETTERS), strict=True))
-    inches = axes.bbox.height / figure_of(axes).dpi
-    gap = (top - bottom) * LINE_HEIGHT / inches
-    texts = [_member_text(member, shown) for _, member in labelled]
-    lines = [text.count("\n") + 1 for text in texts]
-    middles = [
-        member.values[1] + (0.05 + 0.5 * count) * gap
-        for (_, member), count in zip(labelled, lines, strict=True)
-    ]
-    places = spread(middles, gap, bottom, top - 0.5 * gap, lines)  # a level is named above
-    for (i, member), text, y in zip(labelled, texts, places, strict=True):
-        left = member.values[0] > 0.5 * (low + high)
-        axes.annotate(
-            text,
-            (member.values[0], y),
-            xytext=(-4.5 if left else 4.5, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=7,
-            color=style.colour(i),
-            path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
-        )
-
-
-def _member_text(member: Member, shown: Mapping[str, str]) -> str:
-    """Name a member and those tied with it, with the share of resamples on the front.
-
-    Of many the first are named and the others counted: their names would leave the panel.
-    """
-    names = [shown[str(name)] for name in (member.name, *member.tied_with)]
-    if (more := len(names) - MOST_TIED) > 0:
-        names[MOST_TIED - 1 :] = [f"{more + 1} more"]
-    text = " =\n".join(names)
-    if member.share_of_resamples is None:
-        return text
-    return f"{text} ({member.share_of_resamples:.0%})"
 
 
 def _draw_front(axes: Axes, front: Front, members: list[Member]) -> None:
