@@ -1240,3 +1240,10 @@ def test_names_of_members_cover_neither_points_nor_intervals():
             ends = axes.transData.transform(line.get_xydata())
             along = ends[0] + np.linspace(0.0, 1.0, 200)[:, None] * (ends[-1] - ends[0])
             assert not any(box.contains(*place) for box in boxes for place in along)
+
+
+def test_a_tradeoff_of_one_value_tells_that_value():
+    """It told of points from 500 to 500."""
+    ds = at_rates(h8(3).isel(gpu_blocks=[9, 18]), [500.5]).isel(policy=[0])
+    (axes,) = plot.plot_tradeoff(ds, "throughput_rps", "preemption_rate", "rate").axes
+    assert "\npoint: arrival rate (request/s) 500.5\n" in axes.get_xlabel()

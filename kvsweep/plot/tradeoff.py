@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, number
+from kvsweep.analysis.wording import BY_VALUE, level
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -158,8 +158,9 @@ def _draw(
 
 def _label(panel: Axes, x: xr.DataArray, y: xr.DataArray, axis: xr.DataArray, told: str) -> None:
     """Name both measures, what the points are of, and what is `told` of their means."""
-    low, high = number(float(axis.values[0])), number(float(axis.values[-1]))
-    points = f"points: {style.axis_label(axis)} {low} (open) to {high}"
+    low, high = level(float(axis.values[0])), level(float(axis.values[-1]))
+    which = f"{low} (open) to {high}" if axis.size > 1 else low
+    points = f"{'points' if axis.size > 1 else 'point'}: {style.axis_label(axis)} {which}"
     panel.set_xlabel(f"{style.axis_label(x)}\n{points}{told}")
     panel.set_title(style.axis_label(y), loc="left", fontsize=7.5)
     panel.grid(color=style.GRID, linewidth=0.6)
