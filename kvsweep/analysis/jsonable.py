@@ -13,7 +13,7 @@ import numpy as np
 def jsonable(value: Any) -> Any:
     """Turn dataclasses, NumPy values and containers into what `json.dumps` takes.
 
-    NaN and infinities become None: JSON has neither.
+    NaN and infinities become None: JSON has neither. Dates and the like become text.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -27,4 +27,4 @@ def jsonable(value: Any) -> Any:
         return [jsonable(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -196,7 +197,9 @@ def level(value: Any) -> str:
         return ", ".join(map(level, value))
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
-    return escaped(value) if isinstance(value, str) else _chosen(float(value))
+    if isinstance(value, Real):
+        return _chosen(float(value))
+    return escaped(str(value))  # names, and what ``ds.groupby_bins`` or dates make of an axis
 
 
 def _chosen(value: float) -> str:

@@ -37,9 +37,9 @@ def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
 def axis_memory(ds: xr.Dataset, axis: str) -> str:
     """Write an axis of blocks in GiB: ``0.98 to 2.54 GiB on each GPU``, or an empty text."""
     each = unit_gib(ds, axis)
-    if each is None:
-        return ""
     values = ds[axis].values
+    if each is None or values.dtype.kind not in "iuf":
+        return ""
     low, high = float(values.min()) * each, float(values.max()) * each
     return f"{gib(low)} to {_gib(high)} on each GPU"
 

@@ -188,7 +188,7 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     """Return the name of an axis, its size, and its range or its names."""
     values = axis["values"]
     size = f"{len(values):,}"
-    if all(isinstance(value, str | bool | np.bool_ | list) for value in values):
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return (axis["name"], size, "", "", ", ".join(dict.fromkeys(map(level, values))))
     unit = with_space(plural(axis["units"]))
     low, high = level(min(values)), level(max(values))

@@ -1,5 +1,6 @@
 """Measures by name."""
 
+import json
 import re
 
 import numpy as np
@@ -241,3 +242,29 @@ def test_seeds_that_are_stacked_with_an_axis_are_refused(reset):
             ask(stacked, "preemption_rate")
     assert variables.get(ds.isel(seed=1), "preemption_rate").shape == (2, 3)
     assert variables.get(ds.stack(x=("policy", "gpu_blocks")), "preemption_rate").shape == (4, 6)
+
+
+def test_axes_that_hold_neither_names_nor_numbers_are_named_all_the_same():
+    """Bins of ``ds.groupby_bins`` and dates ended in a traceback, in all texts and tables."""
+    ds = h8(2).isel(gpu_blocks=slice(0, None, 9)).drop_vars("status", errors="ignore")
+    rates = [ds.expand_dims(rate=[rate]) for rate in (1.0, 2.0)]
+    both = xr.concat(rates, "rate", data_vars="all", combine_attrs="override")
+    binned = both.groupby_bins("rate", [0, 1, 2]).mean()
+    dated = both.assign_coords(rate=np.array(["2026-01-01", "2026-02-01"], "datetime64[s]"))
+    for part, told in ((binned, "rate_bins (0, 1]"), (dated, "rate 2026-01-01 00:00:00")):
+        cliff = kvsweep.find_cliff(part, "preemption_rate", "gpu_blocks", 0.05)
+        assert told in kvsweep.text_of(cliff)
+        assert json.loads(json.dumps(cliff.to_dict()))["groups"][0]["labels"]
+        assert told.split(" ", 1)[1] in kvsweep.text_of(part)
+    texts = ds.assign_coords(gpu_blocks=[str(blocks) for blocks in ds["gpu_blocks"].values])
+    assert "gpu_blocks" in kvsweep.text_of(texts)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_axis_with_a_value_that_is_no_number_is_refused(value):
+    """Of a NaN among the blocks the upper end of every interval was told to lie outside."""
+    ds = h8(3).isel(gpu_blocks=slice(0, None, 9))
+    blocks = ds["gpu_blocks"].values.astype(float)
+    blocks[2] = value
+    with pytest.raises(InputError, match="'gpu_blocks' has a value that is no number"):
+        kvsweep.find_cliff(ds.assign_coords(gpu_blocks=blocks))
