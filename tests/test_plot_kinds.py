@@ -1247,3 +1247,17 @@ def test_a_tradeoff_of_one_value_tells_that_value():
     ds = at_rates(h8(3).isel(gpu_blocks=[9, 18]), [500.5]).isel(policy=[0])
     (axes,) = plot.plot_tradeoff(ds, "throughput_rps", "preemption_rate", "rate").axes
     assert "\npoint: arrival rate (request/s) 500.5\n" in axes.get_xlabel()
+
+
+def test_few_whole_numbers_have_no_others_between():
+    """A single request was counted from -0.6 to 0.6, and one of two instances 1.95."""
+    request = {"id": 0, "arrival_us": 0, "prompt": [[1, 40]], "output": [2, 3]}
+    trace = {"format": "kvsweep-trace/1", "scenario": {"latency": {"beta": [7000, 17.7, 2.8]}}}
+    upper = plot.plot_timeline(trace | {"requests": [request]}).axes[0]
+    ds = h8(2).isel(gpu_blocks=[9]).rename(gpu_blocks="instances").assign_coords(instances=[2])
+    (panel,) = plot.plot_curve(ds.isel(policy=0), "preemption_rate", "instances").axes
+    for axis, told in ((upper.yaxis, "0"), (panel.xaxis, "2")):
+        FigureCanvasAgg(axis.axes.figure).draw()
+        low, high = sorted(axis.get_view_interval())
+        ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+        assert [text.get_text() for place, text in ticks if low <= place <= high] == [told]

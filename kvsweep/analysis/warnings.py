@@ -34,6 +34,7 @@ from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.config.memory import BLOCK_SIZE
 from kvsweep.config.pools import BOTH_ROLES, pools_of
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     >>> [w.kind for w in kvsweep.warnings_of(kvsweep.open_results("results/small.zarr"))]
     ['burst']
     """
-    if "status" not in ds or "request" in ds["status"].dims:
+    if "status" not in ds or not DIMENSIONS.keys().isdisjoint(ds["status"].dims):
         raise InputError("warnings_of: needs the results of a sweep")
     if ATTRIBUTE in ds.attrs:
         return _known(ds)

@@ -275,7 +275,7 @@ def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None
         return
     group_thousands(panel, "x", each_gib)
     if axis.dtype.kind in "iu" and each_gib is None:
-        panel.locator_params("x", integer=True)
+        panel.locator_params("x", integer=True, min_n_ticks=1)
 
 
 def memory_label(

@@ -220,7 +220,7 @@ def _name_rows(panel: Axes, found: Timeline) -> None:
         after = "\none after the other in a row" if found.is_long else ""
         panel.set_ylabel(f"requests{after}")
         style.group_thousands(panel, "y")
-        panel.locator_params("y", integer=True)
+        panel.locator_params("y", integer=True, min_n_ticks=1)
         if found.is_long:
             panel.set_yticks([])
         return
