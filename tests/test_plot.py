@@ -288,7 +288,7 @@ def test_the_trend_marks_cliffs_beyond_the_swept_range():
 def test_numbers_below_a_trend_do_not_touch(blocks):
     """Its panel is narrow where names of members stand beside it."""
     sweep = {
-        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0], "workload.rate": [1]},
         "policies": {},
         "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
     }
@@ -791,7 +791,7 @@ def test_labels_are_spread_within_the_limits(positions, expected):
 def test_blocks_have_their_memory_below_them_where_it_is_known():
     """A sweep with a `[model]` knows the bytes of a token: 1,024 blocks are 2 GiB here."""
     sweep = {
-        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0], "workload.rate": [1]},
         "policies": {},
         "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
     }

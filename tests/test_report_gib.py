@@ -28,7 +28,7 @@ def test_an_axis_of_blocks_is_told_in_gib():
 
 
 def test_tokens_too():
-    ds = dataset(grid={"cache.gpu_tokens": [1]})
+    ds = dataset(grid=SWEEP["grid"] | {"cache.gpu_tokens": [1]})
     assert unit_gib(ds, "gpu_tokens") == 128 / 1024**2
 
 
@@ -57,9 +57,18 @@ def test_a_dataset_without_its_sweep_has_no_gib():
 def test_the_memory_of_many_cliffs_has_a_line_each(policies, lines):
     names = [f"policy-{n}" for n in range(policies)]
     values = xr.DataArray(np.ones((policies, 2)) * [1.0, 0.0], dims=("policy", "gpu_blocks"))
-    ds = dataset().assign(preemption_rate=values).assign_coords(policy=names)
+    ds = dataset(grid=SWEEP["grid"] | {"policy": names}).assign(preemption_rate=values)
+    ds = ds.assign_coords(policy=names)
     cliff = find_cliff(ds, "preemption_rate", "gpu_blocks", 0.5)
     text = cliff_memory(ds, cliff)
     assert text.startswith("KV cache at the cliff, on each GPU:")
     assert "policy-1: 1.5 GiB" in text
     assert text.count("\n") + 1 == lines
+
+
+def test_stores_that_were_put_together_have_no_gib():
+    """Attributes are those of the first: blocks of another model had the GiB of that one's."""
+    both = xr.concat([dataset(), dataset()], xr.Variable("model", ["8b", "70b"]))
+    assert both.attrs
+    assert unit_gib(both.assign(rate=("model", [1, 2])), "gpu_blocks") is None
+    assert unit_gib(dataset(), "gpu_blocks") is not None

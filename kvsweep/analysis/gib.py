@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.config.axes import SAMPLE, SEED, dimension_names
+from kvsweep.dimensions import DIMENSIONS
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -30,7 +33,8 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
     Returns
     -------
     float or None
-        None for other axes, or if the bytes of a token are not known or not the same everywhere.
+        None for other axes, or if the bytes of a token are not known or not the same everywhere,
+        as of several stores that ``xr.concat`` has put together.
     """
     sweep = _sweep(ds)
     keys = [key for key in sweep.get("grid", {}) if key.rpartition(".")[2] == axis]
@@ -38,13 +42,19 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
         return None
     varied = [*sweep["grid"], *(sweep.get("design") or {}).get("ranges", {})]
     varied += [key for policy in sweep["policies"].values() for key in policy]
-    if any(key.startswith(DECIDING) for key in varied):
+    if any(key.startswith(DECIDING) for key in varied) or _is_of_several(ds, sweep):
         return None
     cache = sweep["scenario"].get("cache", {})
     token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
     if token is None or size is None or len(cache.get("groups", ())) > 1:
         return None  # a block of one of several groups has the bytes of its layers only
     return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
+
+
+def _is_of_several(ds: xr.Dataset, sweep: dict[str, Any]) -> bool:
+    """Whether there is an axis that the sweep has not: attributes are those of one store."""
+    known = {SAMPLE, SEED, *dimension_names(list(sweep["grid"])).values(), *DIMENSIONS}
+    return not known.issuperset(map(str, ds.dims))
 
 
 def _sweep(ds: xr.Dataset) -> dict[str, Any]:
