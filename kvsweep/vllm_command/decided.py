@@ -22,7 +22,7 @@ from kvsweep.vllm_command.checks import (
     said_of_the_command,
 )
 from kvsweep.vllm_command.divided_experts import divided_times, divided_weights
-from kvsweep.vllm_command.drafts import drafts
+from kvsweep.vllm_command.drafts import drafts, dropped
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
 from kvsweep.vllm_command.offload import offload
@@ -122,7 +122,8 @@ def settings_of(command: Command, known: Known) -> Settings:
             told = "not simulated beside a draft model, whose slots are of --max-num-batched-tokens"
             raise values.problem("max-num-scheduled-tokens", f"{told}; leave out one of the two")
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
-    cached = retention(values, served) | offload(values, served, gpu)
+    tier = offload(values, served, gpu)
+    cached = retention(values, served) | tier
     found.lines += [Line(f"cache.{key}", *told) for key, told in cached.items()]
     found.lines += _times(values, known, served, gpu)
     found.lines += _instances(values, command)
@@ -132,6 +133,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.notes = [
         *_stands_in(command, known),
         *filter(None, [told_of_item(values, limits, item)]),
+        *dropped(drafted, tier),
         *notes_of(command, values, served, idle, estimated=estimated, divided_times=timed),
     ]
     return found

@@ -59,6 +59,13 @@ def drafts(values: Values, acceptance: tuple[float, ...]) -> dict[str, Any]:
     return {"tokens": count, "method": method, "acceptance": share}
 
 
+def dropped(drafted: dict[str, Any], tier: dict[str, Any]) -> list[str]:
+    """Say what EAGLE and MTP lose beside a CPU tier, if both are there (rule R13.8)."""
+    if tier and drafted.get("method") == "eagle":
+        return ["beside a CPU tier a hit does without its last block where EAGLE or MTP draft"]
+    return []
+
+
 def _table(values: Values) -> dict[str, Any]:
     table = values.table(OPTION) or {}
     for name, key in (("spec-method", "method"), ("spec-model", "model")):

@@ -1250,3 +1250,15 @@ def test_a_step_of_gemma_4_that_has_no_room_for_a_video_is_told():
     assert note in answer(Question((few,), **told)).notes
     without = f"{few} --limit-mm-per-prompt.video 0"
     assert not any("video" in text for text in answer(Question((without,), **told)).notes[:3])
+
+
+def test_what_mtp_loses_beside_a_tier_is_told():
+    text = "-sc '{}' --kv-offloading-size 10"
+    known = {"acceptance": (0.7,), "overrides": ("cache.link_gb_per_s=25",)}
+
+    def notes(method):
+        config = f'{{"method": "{method}", "num_speculative_tokens": 2}}'
+        return " ".join(taken(text.format(config), **known).notes)
+
+    assert "a hit does without its last block" in notes("mtp")
+    assert "a hit does without its last block" not in notes("draft_model")
