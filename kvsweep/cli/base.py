@@ -41,11 +41,13 @@ class Command(click.Command):
         super().__init__(*args, **options)
         self.examples = examples
 
-    def make_parser(self, ctx: click.Context) -> Any:
-        """Return a parser that refuses an option of one value that is given twice."""
-        parser = super().make_parser(ctx)
-        parser.parse_args = partial(_parse_once, parser.parse_args, ctx)  # type: ignore[method-assign]
-        return parser
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option of one value that is given twice, once each value is one it may have."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            _refuse_twice(ctx, self.make_parser(ctx).parse_args(given)[2])
+        return rest
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
@@ -54,14 +56,13 @@ class Command(click.Command):
                 formatter.write(f"  {example}\n")
 
 
-def _parse_once(parse: Callable[[list[str]], Any], ctx: click.Context, args: list[str]) -> Any:
-    """Parse a command line, of which click takes the last of several values without a word."""
-    options, rest, order = parse(args)
+def _refuse_twice(ctx: click.Context, order: Sequence[click.Parameter]) -> None:
+    """Refuse several values of an option, of which click takes the last without a word."""
     for each in order:
-        alone = isinstance(each, click.Option) and not each.multiple
-        if alone and order.count(each) > 1 and (not each.is_flag or each.secondary_opts):
+        if not isinstance(each, click.Option) or each.multiple or order.count(each) == 1:
+            continue
+        if not each.is_flag or each.secondary_opts:
             ctx.fail(f"{max(each.opts, key=len)}: given twice; the last one would win")
-    return options, rest, order
 
 
 class Range(click.FloatRange):
