@@ -71,6 +71,7 @@ def is_fresh(inp, ws, lane, inst, engine, head, hits):
         r = ws.running[place]
         s = engine["state_lo"] + r
         own, state = ws.recurrent[s], ws.states[s]
+        # Its slot for the state behind that block: a later one if it was kept early (R13.8).
         at = block + (lane["drops_last"] != 0 and own["early"] == block + 1)
         new = own["fresh_at"] == engine["schedules"]
         if not fresh and new and max(own["fresh"], own["alive"]) <= at < state["published"]:
