@@ -59,28 +59,36 @@ def aligned_with(ws, lane, state, s, tokens, start, padded):
 
 
 @leaf
+def _has_fresh(inp, ws, lane, inst, engine, request, r, block):
+    """Return whether a running request has cached in this schedule what is the same behind `block`.
+
+    Its slot for that state is a later one if it was kept early (R13.8).
+    """
+    s = engine["state_lo"] + r
+    own, state = ws.recurrent[s], ws.states[s]
+    other = inp.requests[lane["request_lo"] + r]
+    at = block + (lane["drops_last"] != 0 and own["early"] == block + 1)
+    new = own["fresh_at"] == engine["schedules"]
+    if not new or not max(own["fresh"], own["alive"]) <= at < state["published"]:
+        return False
+    found = ws.tables[slot_of(state, groups_of(lane), at)]
+    there = found >= 0
+    if lane["moves"]:  # each has a record there, cached or not
+        key = key_of(inp, lane, other, groups_of(lane), block)
+        there = there and ws.blocks[found]["key"] == key
+    same = inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]
+    return there and same
+
+
+@leaf
 def is_fresh(inp, ws, lane, inst, engine, head, hits):
     """Return whether the state that a head hits behind `hits` blocks is cached by this schedule.
 
     Then nobody can begin with it before the next one, not even with an older one like it.
     """
-    block = hits - 1
     request = inp.requests[lane["request_lo"] + head]
     fresh = False
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
-        s = engine["state_lo"] + r
-        own, state = ws.recurrent[s], ws.states[s]
-        # Its slot for the state behind that block: a later one if it was kept early (R13.8).
-        at = block + (lane["drops_last"] != 0 and own["early"] == block + 1)
-        new = own["fresh_at"] == engine["schedules"]
-        if not fresh and new and max(own["fresh"], own["alive"]) <= at < state["published"]:
-            other = inp.requests[lane["request_lo"] + r]
-            found = ws.tables[slot_of(state, groups_of(lane), at)]
-            there = found >= 0
-            if lane["moves"]:  # each has a record there, cached or not
-                key = key_of(inp, lane, other, groups_of(lane), block)
-                there = there and ws.blocks[found]["key"] == key
-            same = inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]
-            fresh = there and same
+        fresh = fresh or _has_fresh(inp, ws, lane, inst, engine, request, r, hits - 1)
     return fresh

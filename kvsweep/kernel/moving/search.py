@@ -99,19 +99,22 @@ def _first_sliding(inp, lane):
 
 
 @leaf
-def _asked(inp, lane, place):
-    """Return the group that is asked at a place: those of states behind all others."""
-    group = np.int64(place)
-    if place < groups_of(lane):
-        group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
-    return group
-
-
-@leaf
 def has_head(inp, lane, group):
     """Return whether a group has the layers of an EAGLE head, which may write to a last chunk."""
     has = lane["volatile"] != 0 and group < groups_of(lane)
     return has and inp.groups[lane["group_lo"] + group]["head"] != 0
+
+
+@leaf
+def _asked(inp, lane, place):
+    """Return the group that is asked at a place, and whether it has an EAGLE head's layers.
+
+    Those of states are asked behind all others.
+    """
+    group = np.int64(place)
+    if place < groups_of(lane):
+        group = np.int64(inp.groups[lane["group_lo"] + place]["asked"])
+    return group, has_head(inp, lane, group)
 
 
 @leaf
@@ -129,9 +132,8 @@ def _ask_all(inp, ws, lane, inst, request, keys, most, local, tokens, popped, wa
     size = lane["chunk_tokens"]
     again = all_groups(lane)
     for place in range(start, all_groups(lane)):
-        group = _asked(inp, lane, place)
+        group, head = _asked(inp, lane, place)
         most = min(most, keys * size)
-        head = has_head(inp, lane, group)
         pops = np.int64(head and not popped)
         hits = np.int64(0)
         if most - local >= size:
