@@ -12,6 +12,7 @@ from typing import Any
 from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.release import release_of
+from kvsweep.vllm_command.set_once import is_plain, put_in, times_set
 from kvsweep.vllm_command.shell import VARIABLE, is_image, starts_server
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -19,11 +20,7 @@ ENTRY_POINT = ("vllm", "serve")
 """What the image vllm/vllm-openai runs its arguments with."""
 
 _OF_KUBERNETES = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-# Of the shell, outside of single quotes.
-_OF_SHELL = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)", re.DOTALL)
 _OF_KSERVE = re.compile(r"\{\{\s*\.(\w+)[^{}]*\}\}")
-_WORDS = re.compile(r"[\w@%+=:,./ -]*")
-"""Values that the shell takes as they are."""
 LEAST_SECRET = 4
 """Characters of a value that is not written; shorter ones are numbers and words."""
 
@@ -137,13 +134,6 @@ def _without(variables: dict[str, str], text: str) -> str:
     return text
 
 
-# What gives a variable another value: N=1, N+=1, ((N*=2)), for N in, read N, unset N.
-_SETS = (
-    r"(?<![\w$]){name}(?:[-+*/%]?=|\+\+)"
-    r"|\b(?:for|select|read|unset|mapfile|readarray|getopts)\b[^\n;&|]{{0,99}}?(?<![\w$]){name}\b"
-)
-
-
 def _is_shell(word: str) -> bool:
     return word.rpartition("/")[2] in _SHELLS
 
@@ -155,15 +145,12 @@ def unknown(found: re.Match[str]) -> str:
 
 
 def _of_shell(script: str, variables: dict[str, str]) -> str:
-    """Put in what the shell would, where nothing in the script says otherwise."""
-
-    def put(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        value = variables.get(name, "") if name else ""
-        own = name and re.search(_SETS.format(name=name), script)
-        return value if value and not own and _WORDS.fullmatch(value) else found[0]
-
-    return _OF_SHELL.sub(put, script)
+    """Put in what the shell would; what the script sets as well is not known."""
+    times = times_set(script)
+    told = {name: value for name, value in variables.items() if value}
+    known = {name: value for name, value in told.items() if not times[name] and is_plain(value)}
+    twice = {name: f"{VARIABLE}{name}" for name in told if times[name]}
+    return put_in(script, known | twice)
 
 
 def table(about: dict[str, Any], key: str) -> dict[str, Any]:

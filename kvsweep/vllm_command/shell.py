@@ -11,6 +11,7 @@ from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 from kvsweep.vllm_command.release import Release, release_of
+from kvsweep.vllm_command.set_once import put_in, set_once
 from kvsweep.vllm_command.systemd import without_what_is_taken_back
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -218,7 +219,10 @@ def _of_text(text: str, where: str) -> Iterator[_Run]:
     text = without_what_is_taken_back(_FENCE.sub("", text))
     if text.count("`") == sum(found[0][0] == "`" for found in _JOINED.finditer(text)):
         text = _JOINED.sub("\\\n", text)
-    refuse_pieces(_OPAQUE.sub(_uncommented, text).replace("\\\n", " "), where)
+    plain = _OPAQUE.sub(_uncommented, text)
+    refuse_pieces(plain.replace("\\\n", " "), where)
+    if constants := set_once(plain):
+        text = put_in(plain, constants)
     for line in _lines(text):
         if not ("vllm" in line or _KEPT.match(line)):
             continue

@@ -1,0 +1,116 @@
+"""Variables of a script of the shell: which it sets once and for all, and their values put in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+# Outside of single quotes.
+_USED = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)", re.DOTALL)
+# What gives a variable a value: N=1, N+=1, ((N*=2)), for N in, read N, unset N. --n=1 does not.
+_GIVEN = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)(?:[-+*/%]?=|\+\+)")
+_TAKEN = re.compile(
+    r"\b(?:for|select|read|unset|mapfile|readarray|getopts|printf[ \t]+-v)\b([^\n;&|]{0,99})"
+)
+_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
+_WORDS = re.compile(r"[\w@%+=:,./ -]*")
+"""Values that the shell takes as they are."""
+
+# NAME=VALUE, as the whole of a command.
+_SETTING = re.compile(
+    r"[ \t]*(?:(?:export|readonly|declare|typeset)[ \t]+(?:-\w+[ \t]+)*)?(?P<name>[A-Za-z_]\w*)="
+    r"(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\s\"'#;&|()]+))[ \t]*(?:;|&&|\r?$)"
+)
+# From here on a line may run never, often, or elsewhere.
+_BRANCHES = re.compile(
+    r"[ \t]*(?:(?:if|for|while|until|case|select|function|exit|return|cat|trap)\b|[{(]"
+    r"|\w+[ \t]*\(\))"
+)
+# Other scripts set what they like; those of virtual environments set nothing of these.
+_OTHERS = re.compile(
+    r"(?:^|[;&|\n])[ \t]*(?:source|\.|eval)[ \t]+(?!\S*/(?:activate|conda\.sh)\b|\"\$\(\S*conda\b)"
+)
+# What goes on in the next line, and a text in quotes.
+_GOES_ON = re.compile(r"(?:\\|(?<=&&)[ \t]*|(?<=\|)[ \t]*)\r?\n")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
+_COMMAND = re.compile(r"vllm[ \t]+serve\b|vllm\.entrypoints")
+
+
+def times_set(script: str) -> Counter[str]:
+    """Return how often a script gives variables values, by name.
+
+    Examples
+    --------
+    >>> found = times_set("TP=2; read -r TP; vllm serve m --tp=$TP")
+    >>> found["TP"], found["tp"]
+    (2, 0)
+    """
+    found = Counter(_GIVEN.findall(script))
+    for taken in _TAKEN.findall(script):
+        found.update(set(_NAME.findall(taken)))
+    return found
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a value is the same in a script, quoted or not."""
+    return _WORDS.fullmatch(value) is not None
+
+
+def put_in(script: str, values: Mapping[str, str]) -> str:
+    """Put values in for variables where the shell would.
+
+    Parameters
+    ----------
+    script : str
+        A script.
+    values : mapping of str to str
+        By name; all others stay as they are.
+
+    Examples
+    --------
+    >>> put_in("vllm serve $M '$M' ${M:-b} $N", {"M": "a"})
+    "vllm serve a '$M' a $N"
+    """
+
+    def put(found: re.Match[str]) -> str:
+        return values.get(found[1] or found[2], found[0])
+
+    return _USED.sub(put, script)
+
+
+def set_once(script: str) -> dict[str, str]:
+    r"""Return the variables that a script sets once, at its beginning, to words that are plain.
+
+    Parameters
+    ----------
+    script : str
+        Without its comments.
+
+    Examples
+    --------
+    >>> set_once("export M=a/b\nTP=2\nif [ $1 ]; then TP=4; fi\nP=1\nvllm serve $M")
+    {'M': 'a/b'}
+    """
+    found: dict[str, str] = {}
+    if _OTHERS.search(script):
+        return found
+    times = times_set(script)
+    joined = _GOES_ON.sub(" ", _QUOTED.sub(lambda text: text[0].replace("\n", "\0"), script))
+    for line in joined.split("\n"):
+        if _BRANCHES.match(line):
+            break
+        while told := _SETTING.match(line):
+            line = line[told.end() :]
+            value = _value(told, found)
+            once = times[told["name"]] == 1
+            if value and once and is_plain(value) and not _COMMAND.search(value):
+                found[told["name"]] = value
+    return found
+
+
+def _value(told: re.Match[str], known: Mapping[str, str]) -> str:
+    """Return what is set, with values of others put in."""
+    if told["single"] is not None:
+        return told["single"]
+    return put_in(told["double"] or told["bare"] or "", known)

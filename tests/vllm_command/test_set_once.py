@@ -1,0 +1,126 @@
+"""Variables of a script that are put in, and those that only the shell knows."""
+
+import pytest
+import yaml
+
+from kvsweep.errors import InputError
+from kvsweep.vllm_command.manifests import read_manifest
+from kvsweep.vllm_command.set_once import set_once
+from kvsweep.vllm_command.words import read_command
+
+
+@pytest.mark.parametrize(
+    ("script", "values"),
+    [
+        ("MODEL=a/b\nvllm serve $MODEL", {"MODEL": "a/b"}),
+        ("MODEL=a; TP=2\nvllm serve $MODEL", {"MODEL": "a", "TP": "2"}),
+        ("MODEL=a && TP=2 && vllm serve $MODEL", {"MODEL": "a", "TP": "2"}),
+        ("source venv/bin/activate\nMODEL=a", {"MODEL": "a"}),
+        ('eval "$(conda shell.bash hook)"\nMODEL=a', {"MODEL": "a"}),
+        ('B=/m\nMODEL=$B/x\nN="${B}/y z"', {"B": "/m", "MODEL": "/m/x", "N": "/m/y z"}),
+        ("export MODEL='a b'", {"MODEL": "a b"}),
+        ("declare -r TP=2", {"TP": "2"}),
+        ("TP=2\nvllm serve m --tp=$TP", {"TP": "2"}),
+        ("tp=2\nvllm serve m --tp=$tp", {"tp": "2"}),
+        ("MODEL=a\r\nTP=2\r\n", {"MODEL": "a", "TP": "2"}),
+    ],
+)
+def test_what_a_script_sets_once_at_its_beginning_is_known(script, values):
+    assert set_once(script) == values
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "test -f x && MODEL=a\nvllm serve $MODEL",
+        "test -f x &&\nMODEL=a\nvllm serve $MODEL",
+        "test -f x ||\\\nMODEL=a\nvllm serve $MODEL",
+        "MODEL=a vllm serve $MODEL",
+        "MODEL=a \\\nvllm serve $MODEL",
+        "if true; then\nMODEL=a\nfi",
+        "MODEL=a\n[ $1 ] && MODEL=b",
+        "source .env\nMODEL=a",
+        "MODEL=a\n. ./env.sh",
+        'ssh h "\nMODEL=a\nvllm serve $MODEL\n"',
+        "MODEL=${1:-a}",
+        "MODEL=$(cat x)",
+        "MODEL=~/x",
+        "CMD='vllm serve m'",
+        "MODEL=a\ndocker run -e MODEL=$MODEL x",
+        "A=1 B=2\n",
+        "f() {\nMODEL=a\n}",
+        "(\nMODEL=a\n)",
+        "cat <<EOF > x\nMODEL=a\nEOF",
+        "MODEL=a|cat",
+        "MODEL=a &",
+        "MODEL=a\nread MODEL",
+        "for MODEL in a; do\n",
+        "MODEL=a\nfor MODEL in b c; do",
+        "MODEL+=a",
+        "MODEL=",
+        'MODEL=""',
+    ],
+)
+def test_what_may_have_another_value_is_not_known(script):
+    assert set_once(script) == {}
+
+
+SCRIPT = """#!/bin/bash
+# don't ask: $MODEL
+set -e
+export HF_HOME=/data/hf
+MODEL="Qwen/Qwen3-8B"
+TP=2
+EXTRA_ARGS="--max-num-seqs 64 --enable-prefix-caching"
+source venv/bin/activate
+exec vllm serve "$MODEL" \\
+  --tensor-parallel-size ${TP:-1} $EXTRA_ARGS \\
+  --served-model-name '$MODEL' > $LOG 2>&1
+"""
+
+
+def test_a_script_with_variables_is_read_as_the_shell_runs_it():
+    found = read_command([SCRIPT])
+    assert found.model == "Qwen/Qwen3-8B"
+    values = {option.name: value for option, value in found.values.items()}
+    assert values["--tensor-parallel-size"] == "2"
+    assert values["--max-num-seqs"] == "64"
+    assert values["--enable-prefix-caching"] is True
+    assert values["--served-model-name"] == ["$MODEL"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("set -e", "if [ $1 ]; then MODEL=$1; fi", "$MODEL: a variable of the shell"),
+        ('MODEL="Qwen', 'MODEL="$BASE', "$MODEL: a variable of the shell"),
+        ("source venv/bin/activate", "source settings.sh", "$MODEL: a variable of the shell"),
+    ],
+)
+def test_what_only_the_shell_knows_is_still_asked_for(old, new, told):
+    assert old in SCRIPT
+    with pytest.raises(InputError) as refused:
+        read_command([SCRIPT.replace(old, new)])
+    assert told in str(refused.value)
+
+
+def test_an_image_that_a_variable_names_is_found():
+    script = (
+        "IMAGE=vllm/vllm-openai:v0.33.0\ndocker run --gpus all $IMAGE --model Qwen/Qwen3-8B -tp 2"
+    )
+    found = read_command([script])
+    assert (found.model, str(found.release)) == (
+        "Qwen/Qwen3-8B",
+        str(
+            read_command(
+                ["docker run --gpus all vllm/vllm-openai:v0.33.0 --model Qwen/Qwen3-8B"]
+            ).release
+        ),
+    )
+
+
+def test_a_script_of_a_manifest_may_set_what_the_manifest_does_not():
+    script = "TP=4\nvllm serve m -tp $TP"
+    pod = {"containers": [{"name": "c", "command": ["bash", "-c", script]}]}
+    text = yaml.safe_dump({"kind": "Pod", "metadata": {"name": "p"}, "spec": pod})
+    assert read_manifest(text, "f.yaml").text == "vllm serve m -tp 4"
