@@ -178,7 +178,7 @@ def test_wrong_keys_and_none_are_told_in_one_line(server, command):
 
 def test_a_bucket_that_is_not_there_or_is_lost_is_told_in_one_line(server, command):
     start, out = command
-    _, err = ended(start("--out", "s3://nowhere/a.zarr"), 2)
+    _, err = ended(start(arguments=["grid", "small.toml", "--out", "s3://nowhere/a.zarr"]), 2)
     assert "bucket does not exist" in one_line(err)
     _, err = ended(start(arguments=["show", "s3://nowhere/a.zarr"]), 2)
     assert "bucket does not exist" in one_line(err)
