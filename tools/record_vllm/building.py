@@ -108,6 +108,8 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     # Made for a CPU, the configuration has changed some of what it was given.
     for name, value in {**wanted, "async_scheduling": scenario.async_scheduling}.items():
         setattr(config.scheduler_config, name, value)
+    # Of a GPU: else a connector would move the states of drafts, too.
+    config.scheduler_config.disable_hybrid_kv_cache_manager = False
     config.parallel_config.pipeline_parallel_size = scenario.pipeline_parallel_size
     config.cache_config.block_size = scenario.block_size
     config.cache_config.enable_prefix_caching = scenario.enable_prefix_caching

@@ -22,12 +22,13 @@ FEATURES = (
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
+    *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
-fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases;
-`spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
-but some blocks in the cache."""
+fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
+`pd-state` with groups of states; `spec-longest` drafts that vLLM cuts at its longest request; with
+`kept` windows and states keep but some blocks in the cache."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
@@ -53,6 +54,7 @@ _EITHER = (
     *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
+    *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
 )
 
 
@@ -94,6 +96,8 @@ def make_case(feature: str, seed: int) -> Document:
     _check_head(draft)
     if "kept" in draft.features:
         _keep_some(draft)
+    if {"pd", "state", "kept"} <= draft.features:
+        draft.engine["enable_prefix_caching"] = True  # else vLLM does not start
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
@@ -365,7 +369,7 @@ def _disaggregate(draft: _Draft) -> None:
     prefill, decode = r.choice([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)])
     more = 2 * draft.engine.get("speculative", {}).get("tokens", 0)
     largest = max(ceil_div(_tokens(request) + more, size) for request in draft.requests)
-    if "hybrid" in draft.features:
+    if draft.features & {"hybrid", "state"}:
         largest = max(_blocks(draft, request) for request in draft.requests)
     draft.cluster = {
         "prefill_instances": prefill,

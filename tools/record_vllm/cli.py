@@ -192,11 +192,12 @@ def cases(feature: str, first: int, last: int, out: Path) -> int:
 
     FEATURE is sync, async, offload, hybrid, state, state-spec, spec, mix, pd, pd-spec, pd-hybrid,
     pd-fail, pd-error, pd-lease, pipeline, pipeline-state, pipeline-spec, spec-longest,
-    offload-spec, offload-hybrid, offload-spec-hybrid, offload-state, offload-state-spec, or
-    pd-spec-hybrid, with EAGLE heads. Windows and states keep but some blocks in the cache in
-    hybrid-kept, state-kept, state-spec-kept, spec-hybrid-kept, pd-hybrid-kept,
-    pd-spec-hybrid-kept, pipeline-hybrid-kept, pipeline-state-kept, offload-hybrid-kept,
-    offload-spec-hybrid-kept, offload-state-kept and offload-state-spec-kept.
+    offload-spec, offload-hybrid, offload-spec-hybrid, offload-state, offload-state-spec,
+    pd-state, pd-state-spec, pd-state-lease, or pd-spec-hybrid, with EAGLE heads. Windows and states
+    keep but some blocks in the cache in hybrid-kept, state-kept, state-spec-kept, spec-hybrid-kept,
+    pd-hybrid-kept, pd-spec-hybrid-kept, pd-state-kept, pd-state-spec-kept, pipeline-hybrid-kept,
+    pipeline-state-kept, offload-hybrid-kept, offload-spec-hybrid-kept, offload-state-kept and
+    offload-state-spec-kept.
     """
     from record_vllm.checking import make_folder, write_cases
 

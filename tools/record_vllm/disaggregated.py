@@ -55,11 +55,12 @@ class Cluster:
 
     def _arrive(self) -> None:
         for request, times in zip(self._requests, self._shared.per_request, strict=True):
-            prefill = self._fits(request.prompt_tokens, 1, self._layout.prefill_blocks)
+            handed = self._scenario.handed_tokens(request.prompt_tokens)
+            prefill = self._fits(handed, 1, self._layout.prefill_blocks)
             decode = self._fits(
                 request.prompt_tokens, request.output_tokens, self._layout.decode_blocks
             )
-            if not (prefill and decode and self._can_pull(request.prompt_tokens)):
+            if not (prefill and decode and self._can_pull(handed)):
                 times["rejected"] = True
                 continue
             instance = self._prefill[request.number % len(self._prefill)]
@@ -69,17 +70,19 @@ class Cluster:
         scenario = replace(self._scenario, gpu_blocks=blocks)
         return scenario.can_ever_run(prompt_tokens, output_tokens)
 
-    def _can_pull(self, prompt_tokens: int) -> bool:
-        """Whether vLLM ever pulls a prompt, for which it reserves room to verify drafts."""
+    def _can_pull(self, tokens: int) -> bool:
+        """Whether vLLM ever pulls so many tokens, beside which it reserves room for drafts."""
         scenario = self._scenario
         step = 1 + 2 * scenario.drafts if scenario.drafts else 0
-        verified = len(scenario.groups) * ceil_div(step, scenario.block_size)
-        pulled = sum(
-            ceil_div(prompt_tokens, scenario.block_size)
-            - group.blocks_left(prompt_tokens, scenario.block_size)
-            for group in scenario.groups
-        )
-        return pulled + verified <= self._layout.decode_blocks
+        needed = 0
+        for group in scenario.groups:
+            if group.kind == "state":
+                needed += 1 + scenario.drafts
+                continue
+            needed += ceil_div(step, scenario.block_size)
+            needed += ceil_div(tokens, scenario.block_size)
+            needed -= group.blocks_left(tokens, scenario.block_size)
+        return needed <= self._layout.decode_blocks
 
     def _result(self, instances: list[Instance]) -> Document:
         for instance in instances:

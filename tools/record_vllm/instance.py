@@ -208,7 +208,7 @@ class Instance:
                 end = begin + link.base_us + math.ceil(tokens / link.bandwidth)
                 self._link_free_at = end
                 self.inbox.append((end, RECEIVED, number))
-            if not self._shared.requests[number].pull_fails:
+            if not (tokens and self._shared.requests[number].pull_fails):
                 self._shared.prefill_of(number).inbox.append((end, SENT, number))
             self._shared.pulls.append([number, tokens, start, begin, end])
         return pulls

@@ -129,6 +129,10 @@ class Scenario:
         """Whether a group of layers keeps recurrent states."""
         return any(group.kind == "state" for group in self.groups)
 
+    def handed_tokens(self, prompt_tokens: int) -> int:
+        """Tokens of a prompt that a prefill instance computes for another, which has the rest."""
+        return max(prompt_tokens - self.has_states, 1)
+
     @property
     def load_failure_policy(self) -> str:
         """What vLLM does about a pull that fails."""
@@ -349,7 +353,6 @@ def _check_combination(scenario: Scenario) -> None:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
     apart: Mapping[str, object] = {
         "cache.offload": scenario.offload,
-        "cache.groups": scenario.has_states,
     }
     for key, value in apart.items():
         if scenario.disaggregation and value:
