@@ -23,6 +23,10 @@ POOLED = (
 )
 ROLES = ("roles", "roles and drafts", "roles and groups", "roles, groups and drafts")
 LEASES = ("leases", "leases and drafts", "leases and groups")
+STATES_APART = (
+    *("roles and states", "roles, states and drafts", "routed roles and states"),
+    *("leases and states", "leases, states and drafts"),
+)
 ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")

@@ -269,10 +269,6 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             "engine.long_prefill_token_threshold: 513 is more than max_num_batched_tokens (512), ",
         ),
         (
-            {"cluster": APART, "cache": {"groups": [{"kind": "full"}, {"kind": "state"}]}},
-            "cache.groups: not with prefill and decode apart: of groups of states",
-        ),
-        (
             {"cluster": APART, "cache": {"groups": GROUPS[1:]}, "engine": {"speculative": EAGLE}},
             "engine.speculative.method: 'eagle', but with prefill and decode apart",
         ),
@@ -436,7 +432,6 @@ def test_wrong_groups_of_states_are_refused(groups, message):
             "engine.max_num_batched_tokens: 64 is a block of states, and a draft model takes one",
         ),
         ({"engine": WHOLE}, "engine.enable_chunked_prefill: false, but vLLM needs chunks"),
-        ({"cluster": APART}, "cache.groups: not with prefill and decode apart"),
         (
             {"cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0}},
             "cache.offload: with cache.groups there is only",

@@ -220,9 +220,6 @@ def _check_chunks(scenario: Scenario) -> None:
 def _check_roles(scenario: Scenario) -> None:
     """Refuse what was never recorded of prefill and decode apart."""
     apart = "prefill and decode apart"
-    if state_groups(scenario.cache.groups):
-        message = f"not with {apart}: of groups of states no rule was recorded"
-        raise KeyProblem(("cache", "groups"), message)
     _check_head(scenario, apart)
     if scenario.engine.pipeline_parallel_size > 1:
         raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")

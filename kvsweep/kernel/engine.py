@@ -201,6 +201,12 @@ def run_states(inp, ws, out, numbers):
 
 
 @kernel
+def run_apart_states(inp, ws, out, numbers):
+    """Run lanes with groups of states, some of which prefill and decode apart."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
 def run_pipelines(inp, ws, out, numbers):
     """Run lanes that are all explicit, some of which have pipelines."""
     _run_lanes(inp, ws, out, numbers)

@@ -28,8 +28,12 @@ def _next_time(ws, lane, index):
 
 @leaf
 def _first_woken(ws, lane, second):
-    """Return when a starved prefill may hand over that another instance lets begin at `second`."""
-    return second + lane["pull_base"] + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
+    """Return when a starved prefill may hand over that another instance lets begin at `second`.
+
+    A transfer takes some time; but beside states there may be nothing to pull (R14.13).
+    """
+    told = lane["pull_base"] * (lane["states"] == 0)
+    return second + told + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
 
 
 @leaf

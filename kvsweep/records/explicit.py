@@ -73,8 +73,8 @@ STATE_FIELDS = (
 RECURRENT_FIELDS = (
     Field("length", i32, "block", "length of the table of each group of states"),
     Field("alive", i32, "block", "leading slots that are empty for good"),
-    Field("fresh", i32, "block", "first slot that the schedule `fresh_at` cached"),
-    Field("fresh_at", i64, "1", "the latest schedule that cached a state of it, or -1"),
+    Field("fresh", i32, "block", "first slot that was cached at `fresh_at`"),
+    Field("fresh_at", i64, "1", "the latest `turn` that cached a state of it, or -1"),
     Field("told", i32, "block", "beside a CPU tier: slots that the connector knows of"),
     Field("handed", i32, "block", "likewise: first slot cached since the last schedule"),
     Field("handed_end", i32, "block", "the one behind the last of these, 0: none"),
@@ -184,6 +184,7 @@ ENGINE_FIELDS = (
     Field("at_once", i64, "token", "tokens of this batch that come with one before them"),
     Field("input", i64, "token", "tokens and slots that the step may still take as input"),
     Field("schedules", i64, "1", "schedules made so far, empty ones included"),
+    Field("turn", i64, "1", "the one being made by number, of those for heartbeats alone as well"),
     Field("window_freed", i64, "block", "blocks that left their window so far"),
     Field("left", i64, "block", "place of the next of them that is noted"),
     Field("left_at", i64, "index", "the same in the circle of places; explicit/left_behind.py"),

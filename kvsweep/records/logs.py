@@ -33,6 +33,7 @@ TALLY_FIELDS = (
     Field("draft_tokens", i64, "token", "drafts verified"),
     Field("accepted_tokens", i64, "token", "drafts accepted"),
     Field("pulls", i64, "1", "transfers from prefill to decode instances"),
+    Field("forgone", i64, "1", "prompts of which a decode instance had all that could be pulled"),
     Field("pulled_tokens", i64, "token", "tokens that these moved, of each group of layers"),
     Field("pull_wait", i64, "us", "from the end of prefills to the report of their transfers"),
     Field("pull_waits", i64, "request", "measured requests whose transfers these are"),

@@ -123,6 +123,12 @@ ALL: tuple[Entry, ...] = (
         more=20,
     ),
     Entry(
+        engine.run_apart_states,
+        (*_EXPLICIT, *_rare_but("concurrency", "lease", "reach", "first_steps"), "windows"),
+        "first run with groups of states, and prefill and decode apart",
+        more=30,
+    ),
+    Entry(
         engine.run_pipelines,
         (
             *(*NO_EXPLICIT, *CONNECTOR, *MOVES, *_rare_but("concurrency")),
@@ -144,7 +150,8 @@ ALL: tuple[Entry, ...] = (
 ENTRIES = ALL
 FEW = (
     *("run_batch", "run_rare", "run_connected_rare"),
-    *("run_explicit", "run_moving", "run_moving_states", "run_states", "run_pipelines_rare"),
+    *("run_explicit", "run_moving", "run_moving_states", "run_apart_states"),
+    "run_pipelines_rare",
 )
 """Names of entries that cover all lanes: less to compile where all features are needed."""
 

@@ -166,7 +166,7 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         },
         "draft_acceptance": ratio(tallies["accepted_tokens"], tallies["draft_tokens"]),
         "pull_wait_mean_ms": ratio(tallies["pull_wait"], tallies["pull_waits"]) / 1000,
-        "kept_mean_ms": ratio(tallies["kept_time"], tallies["pulls"]) / 1000,
+        "kept_mean_ms": ratio(tallies["kept_time"], tallies["pulls"] + tallies["forgone"]) / 1000,
         "steps": tallies["steps"].copy(),
         "pruned": tallies["pruned"].copy(),
         "makespan_s": tallies["makespan"] / 1e6,

@@ -95,6 +95,11 @@ FEATURES = {
         {**CONNECTED_STATES, **ASYNC, **COLD},
         "run_moving_states",
     ),
+    "states, prefill and decode apart": ({**STATES, "cluster": APART}, "run_apart_states"),
+    "states, leases, asynchronous, slow first steps": (
+        {**STATES, **ASYNC, **COLD, "cluster": {**APART, "kv_lease_us": 30_000_000}},
+        "run_apart_states",
+    ),
 }
 
 
@@ -150,6 +155,7 @@ def test_each_feature_has_its_entry(feature):
         (("a window", "drafts and a window", "none"), ("run_batch", "run_explicit")),
         (("a window", "a connector and a window"), ("run_groups", "run_moving")),
         (("states", "a connector and states"), ("run_moving_states", "run_states")),
+        (("states", "states, prefill and decode apart"), ("run_apart_states",)),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -201,6 +207,7 @@ def test_scenarios_need_what_their_lanes_need():
             *("a pipeline", "a pipeline of states, asynchronous"),
             *("a connector and a window", "a connector and drafts, asynchronous"),
             *("a connector and states", "a connector and states, asynchronous, slow first steps"),
+            *("states, prefill and decode apart", "states, leases, asynchronous, slow first steps"),
         )
     ]
     kinds = {}

@@ -54,7 +54,7 @@ def columns_of(single, index):
     found["pre"] = [[r for r, _ in twin.victims_of(at)] for at in events]
     found["fin"] = [[r for r, _ in at[Event.FINISH]] for at in events]
     found["acc"] = [[[r, n // 1000, n % 1000] for r, n in at[Event.VERIFY]] for at in events]
-    found["pull"] = [[[r, n] for r, n in at[Event.PULL] if n > 0] for at in events]
+    found["pull"] = [[[r, n] for r, n in at[Event.PULL] if n >= 0] for at in events]
     return found
 
 
@@ -176,6 +176,8 @@ def test_kernel_equals_twin_on_longer_traces(seed):
         "pull-lets-a-prefill-begin",
         # Without a reservation a refused head lacks less once what it would hit is evicted.
         "evicted-hit-of-a-refused-head",
+        # Nor ahead of one that begins as another has nothing to pull, which takes no time at all.
+        "nothing-to-pull-lets-a-prefill-begin",
     ],
 )
 def test_kernel_equals_twin_where_it_did_not(name):
@@ -560,3 +562,73 @@ def test_kernel_equals_twin_on_longer_traces_of_pools(feature):
     for _ in range(8):
         trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
         assert list(twin.differences(trace)) == []
+
+
+@settings(max_examples=80)
+@given(explicit_traces.traces(features=explicit_traces.STATES_APART, closed_loop=True))
+def test_kernel_equals_twin_where_states_are_pulled(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("feature", explicit_traces.STATES_APART)
+def test_kernel_equals_twin_on_longer_traces_where_states_are_pulled(feature):
+    rng = random.Random(f"states/{feature}")
+    for _ in range(8):
+        trace = explicit_traces.random_trace(rng, (feature,), max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []
+
+
+def _states_apart(requests):
+    """Return a trace of one prefill and one decode instance, with full attention and states."""
+    return {
+        "format": "kvsweep-trace/1",
+        "scenario": {
+            "engine": {"rules": "vllm", "max_num_seqs": 4, "max_num_batched_tokens": 256},
+            "cache": {
+                "block_size": 16,
+                "gpu_blocks": 60,
+                "groups": [{"kind": "full"}, {"kind": "state"}],
+            },
+            "cluster": {
+                "prefill_instances": 1,
+                "decode_instances": 1,
+                "kv_transfer_base_us": 10,
+                "kv_transfer_bandwidth": 1.0,
+            },
+            "latency": {"alpha": [0, 0, 0], "beta": [1000, 1, 1]},
+        },
+        "requests": [
+            {"id": i, "arrival_us": at, "prompt": prompt, "output": [1000 + i, 3]}
+            for i, (at, prompt) in enumerate(requests)
+        ],
+    }
+
+
+def _pulls_of(requests):
+    """Return [request, tokens] of all transfers; each prompt is [segment, tokens]s."""
+    single = twin.run_kernel(_states_apart(requests))
+    assert single.status.label == "ok"
+    assert list(twin.differences(_states_apart(requests))) == []
+    return [[int(row["request"]), int(row["tokens"])] for row in single.outputs.transfers]
+
+
+def test_a_pull_moves_one_state_and_what_attention_lacks():
+    """Of 100 tokens seven blocks for 99 and a state; then five of them are there (R14.13)."""
+    first, other = [[1, 100]], [[1, 80], [2, 30]]
+    assert _pulls_of([(0, first), (100_000, other)]) == [[0, 8 * 16], [1, 3 * 16]]
+
+
+def test_a_prompt_of_which_attention_has_all_but_the_last_token_is_not_pulled():
+    """97 tokens are six blocks and a token; the state behind them was not kept (R14.13)."""
+    long, short = [[1, 130]], [[1, 97]]
+    assert _pulls_of([(0, long), (100_000, short)]) == [[0, 10 * 16], [1, 0]]
+    single = twin.run_kernel(_states_apart([(0, long), (100_000, short)]))
+    progress, handoff = single.outputs.progress[1], single.outputs.handoffs[1]
+    assert handoff["pulled"] == twin.NO_VALUE
+    assert progress["cached_tokens"] == 0  # at its prefill instance, and where it is decoded
+    assert handoff["released"] >= handoff["requeued"]
+    assert single.outputs.tallies[0]["pulls"] == 1
+
+
+def test_a_prompt_of_one_token_is_pulled_whole():
+    assert _pulls_of([(0, [[1, 1]])]) == [[0, 2 * 16]]

@@ -71,6 +71,8 @@ class Request:
         The most leading tokens that were computed when it was preempted: its steps were over.
     recomputed : int
         Of `executed`, those at positions below `done_before`.
+    left_over : int
+        Tokens of its prompt behind `prompt_tokens`, which another instance computes.
     """
 
     id: int
@@ -101,6 +103,7 @@ class Request:
     executed: int = 0
     done_before: int = 0
     recomputed: int = 0
+    left_over: int = 0
 
     @classmethod
     def of(cls, index, row, priority_rule):

@@ -75,7 +75,7 @@ def waiting_queue(scheduler, urgency):
     if scheduler == "priority":
         return KeyedQueue(lambda r: (urgency(r), r.arrival_us, r.id))
     if scheduler == "sjf":
-        return KeyedQueue(lambda r: (r.prompt_tokens, r.arrival_us, r.id))
+        return KeyedQueue(lambda r: (r.prompt_tokens + r.left_over, r.arrival_us, r.id))
     if scheduler == "fcfs":
         return FcfsQueue()
     raise ValueError(f"engine.scheduler: {scheduler!r} has no waiting queue")

@@ -11,13 +11,13 @@ from ..moving.search import LATER
 from ..scheduling import waiting
 from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
-from ..scheduling.running import chunk_of
 from ..tally import log_event
-from .aligning import aligned_with, is_fresh
+from .aligning import is_fresh
 from .capacity import room_for
 from .deciding import call_off
+from .first_chunk import tokens_at
 from .handoff import count_query, pull
-from .longest import may_pad, with_places
+from .longest import with_places
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
@@ -25,6 +25,7 @@ from .slots import window_of
 from .stages import has_share, put_back, set_aside
 from .states import keeps_states
 from .tables import cache_known, grow_all, release_all
+from .transfers import forgo
 from .walking import schedule
 
 
@@ -35,34 +36,6 @@ def _may_go_on(lane, inst, engine):
     if lane["fair_share"]:
         budget = budget and has_share(engine)
     return budget and inst["running"] < lane["max_num_seqs"]
-
-
-@leaf
-def _tokens_of(lane, inst, engine, state, computed, alone):
-    """Return the tokens that an admission schedules, and whether some only pad it (R13.3).
-
-    0 if it has to wait for another step.
-    """
-    tokens = state["known"] - computed
-    room = min(inst["budget"], engine["input"] - lane["slot"])
-    padded = False
-    if lane["drafts"] > 0 and tokens == 1 and not engine["splits"] and may_pad(lane, computed):
-        padded = engine["walked"] > 0 or computed > 0
-    if padded:
-        tokens += lane["drafts"]
-        if tokens > room:
-            tokens = np.int64(0)
-    splits = lane["chunked_prefill"] != 0
-    return chunk_of(lane, tokens, room, alone, splits), padded
-
-
-@leaf
-def _tokens_at(ws, lane, inst, engine, state, s, computed, alone):
-    """Return the same, where beside states a chunk ends as one of these can be cached."""
-    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
-    if lane["states"]:
-        tokens, padded = aligned_with(ws, lane, state, s, tokens, computed, padded)
-    return tokens, padded
 
 
 @leaf
@@ -119,7 +92,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
     computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
     state["computed"] = computed
-    tokens, padded = _tokens_at(ws, lane, inst, engine, state, s, computed, alone)
+    tokens, padded = tokens_at(ws, lane, inst, engine, state, s, computed, alone)
     if tokens == 0:
         return False, False
     had = np.int64(state["blocks"])
@@ -179,7 +152,7 @@ def _admit_head(
     s = engine["state_lo"] + r
     state = ws.states[s]
     computed = hits * lane["block_size"]
-    tokens, padded = _tokens_at(ws, lane, inst, engine, state, s, computed, alone)
+    tokens, padded = tokens_at(ws, lane, inst, engine, state, s, computed, alone)
     if tokens == 0:
         return False
     room = room_for(inp, ws, lane, inst, state, s, computed, computed + tokens, hits, unused)
@@ -199,19 +172,32 @@ def _admit_head(
 
 
 @leaf
-def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
-    """Try the head of the waiting list; return whether the next one is tried too."""
-    r = waiting.first_waiting(ws, lane, inst)
+def _passes(inp, ws, lane, inst, engine, r):
+    """Return whether the head is passed: its client gives up, or tokens of it are on their way."""
     if inst["clock"] > deadline(inp, ws, lane, inst):
         give_up(inp, ws, lane, inst, r)
         if lane["role"] == PREFILL:
             call_off(ws, r)
         inst["gave_up"] = 1
         return True
-    s = engine["state_lo"] + r
-    if lane["stages"] and ws.states[s]["stale"] > 0:
+    stale = lane["stages"] != 0 and ws.states[engine["state_lo"] + r]["stale"] > 0
+    if stale:
         set_aside(inp, ws, lane, inst, engine, r)
+    return stale
+
+
+@leaf
+def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
+    """Try the head of the waiting list; return whether the next one is tried too."""
+    r = waiting.first_waiting(ws, lane, inst)
+    if _passes(inp, ws, lane, inst, engine, r):
         return True
+    apart = lane["role"] == DECODE and not ws.handoffs[r]["loading"]
+    if apart:
+        lacks, begins = pull(inp, ws, out, lane, inst, tally, index, engine, r)
+        if lacks:
+            return begins
+    s = engine["state_lo"] + r
     request = inp.requests[lane["request_lo"] + r]
     hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.states[s], s)
     if lane["moves"]:
@@ -220,11 +206,12 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
             return True
         if tokens > 0:
             return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
-    if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
-        return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
-    return _admit_head(
+    admitted = _admit_head(
         inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, NONE
     )
+    if apart and admitted:
+        forgo(ws, out, lane, inst, tally, index, engine, r)
+    return admitted
 
 
 @leaf

@@ -68,7 +68,7 @@ def _has_fresh(inp, ws, lane, inst, engine, request, r, block):
     own, state = ws.recurrent[s], ws.states[s]
     other = inp.requests[lane["request_lo"] + r]
     at = block + (lane["drops_last"] != 0 and own["early"] == block + 1)
-    new = own["fresh_at"] == engine["schedules"]
+    new = own["fresh_at"] == engine["turn"]
     if not new or not max(own["fresh"], own["alive"]) <= at < state["published"]:
         return False
     found = ws.tables[slot_of(state, groups_of(lane), at)]

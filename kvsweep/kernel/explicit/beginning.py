@@ -1,11 +1,14 @@
 """Begin and end a lane whose blocks and requests are explicit."""
 
+import numpy as np
+
 from ..._jit import leaf
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
 from ..moving.connector import begin_moving
-from .slots import groups_of
+from .capacity import handed_tokens
+from .slots import all_groups
 from .stages import begin_stages
 from .tables import clear
 
@@ -51,17 +54,19 @@ def _apply_pool(own, pool):
 
 
 @leaf
-def _begin_state(ws, lane, s, request, table_lo, output):
+def _begin_state(ws, lane, s, request, table_lo, prompt, output):
     """Let a request know its prompt, and have nothing of it computed at this instance."""
+    if lane["states"]:
+        ws.recurrent[s] = ws.blank_recurrent[0]
     state = ws.states[s]
     ws.states[s] = ws.blank_state[0]
     state["table_lo"] = table_lo
     state["places"] = full_blocks(lane, request["prompt"] + request["output"] - 1)
     state["places"] += lane["more_places"]
-    state["prompt"] = request["prompt"]
-    state["known"] = request["prompt"]
-    state["sure"] = request["prompt"]
-    state["limit"] = request["prompt"] + output
+    state["prompt"] = prompt
+    state["known"] = prompt
+    state["sure"] = prompt
+    state["limit"] = prompt + output
     state["shared"] = request["reusable"]
     state["private"] = request["reusable"]
     clear(ws, lane, state, s)
@@ -74,19 +79,16 @@ def _begin_states(inp, ws, lane):
     first = inp.requests[lane["request_lo"]]["key_lo"]
     for r in range(lane["requests"]):
         request = inp.requests[lane["request_lo"] + r]
-        place = request["key_lo"] - first + r * lane["more_places"]
+        prompt, output = np.int64(request["prompt"]), np.int64(request["output"])
+        table_lo = (request["key_lo"] - first + r * lane["more_places"]) * all_groups(lane)
         if lane["disaggregated"]:
-            table_lo = place * groups_of(lane)
-            _begin_state(ws, lane, r, request, table_lo, 1)
+            _begin_state(ws, lane, r, request, table_lo, handed_tokens(lane, prompt), np.int64(1))
             other = lane["requests"] + r
-            table_lo += slots * groups_of(lane)
-            _begin_state(ws, lane, other, request, table_lo, request["output"])
+            table_lo += slots * all_groups(lane)
+            _begin_state(ws, lane, other, request, table_lo, prompt, output)
             ws.handoffs[r] = ws.blank_handoff[0]
         else:
-            table_lo = place * (groups_of(lane) + lane["states"])
-            if lane["states"]:
-                ws.recurrent[r] = ws.blank_recurrent[0]
-            _begin_state(ws, lane, r, request, table_lo, request["output"])
+            _begin_state(ws, lane, r, request, table_lo, prompt, output)
 
 
 @leaf

@@ -10,8 +10,8 @@ from ..._jit import leaf
 from ...records import DECODE, NEVER, NONE, PREFILL
 from ..memory import depth
 from ..offload.copies import next_end
-from .handoff import next_transfer
 from .leases import asks_for_leases, may_have_ended, next_lease_event
+from .transfers import next_transfer
 
 OUTPUTS, SCHEDULE = 0, 1
 """What an instance does next; at equal times outputs come first."""

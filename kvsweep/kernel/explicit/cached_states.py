@@ -67,10 +67,10 @@ def publish_states(inp, ws, lane, inst, request, state, s, end):
     """Cache the states in slots before `end` that are not cached yet, and that stay cached."""
     if lane["states"]:
         own = ws.recurrent[s]
-        schedule = ws.engines[inst["number"]]["schedules"]
-        if own["fresh_at"] != schedule:
+        turn = ws.engines[inst["number"]]["turn"]
+        if own["fresh_at"] != turn:
             own["fresh"] = state["published"]
-            own["fresh_at"] = schedule
+            own["fresh_at"] = turn
             own["early"] = NONE
         for number in range(lane["states"]):
             for block in range(max(np.int64(state["published"]), own["alive"]), end):

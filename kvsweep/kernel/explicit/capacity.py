@@ -64,6 +64,15 @@ def pulled_blocks(inp, lane, prompt, hits):
 
 
 @leaf
+def handed_tokens(lane, prompt):
+    """Return how many tokens of a prompt a prefill instance computes for another (R14.13).
+
+    With states not the last one: that is computed where it is decoded, from the state before it.
+    """
+    return max(np.int64(prompt) - (lane["states"] > 0), np.int64(1))
+
+
+@leaf
 def can_never_fit(inp, lane, request):
     """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3).
 
@@ -71,7 +80,8 @@ def can_never_fit(inp, lane, request):
     """
     to_pull = np.int64(0)
     if lane["role"] == DECODE:
-        to_pull = pulled_blocks(inp, lane, np.int64(request["prompt"]), np.int64(0))
+        to_pull = pulled_blocks(inp, lane, handed_tokens(lane, request["prompt"]), np.int64(0))
+        to_pull += lane["states"] * (1 + lane["drafts"])
         to_pull += blocks_for(lane, to_verify(lane)) * groups_of(lane)
     never = never_holds(inp, lane, request["prompt"] + request["output"] - 1)
     return never or to_pull > lane["gpu_blocks"]

@@ -27,7 +27,6 @@ from .due import (
     this_phase,
 )
 from .endings import end_some
-from .handoff import next_transfer
 from .in_turn import takes_turns
 from .inside import counted_inside
 from .leaving import leave_windows
@@ -37,6 +36,7 @@ from .planning import planned_tokens
 from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
 from .settling import release_owed
 from .states import keeps_states, tables_of
+from .transfers import next_transfer
 
 
 @leaf

@@ -1,27 +1,26 @@
 """From a prefill instance to a decode instance: rule R14.
 
 A finished prefill keeps its blocks. Its request enters the waiting list of a decode instance, which
-takes blocks for it and pulls what it does not have over its link, one transfer after the other.
-Each side learns of the end of a transfer with its own next step that ends then or later.
-What leases and failures add is in leases.py.
+takes blocks for it and pulls what it does not have (transfers.py). What leases and failures add is
+in leases.py.
 """
 
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, Event
 from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
-from ..scheduling.holders import LOADED, hold
-from ..tally import log_event
-from .capacity import pulled_blocks
+from ..scheduling.holders import hold
+from .aligning import is_fresh
+from .capacity import handed_tokens, pulled_blocks
 from .deciding import enter_handed
-from .leases import fail_pull, grant
-from .lookup import count_users, touch_hits
+from .leases import grant
+from .lookup import count_users, find_hits, find_to_pull, touch_hits
 from .refusing import refuse
-from .reserving import reserved
+from .reserving import fits, reserved
 from .states import have_drafts, have_loaded
-from .tables import grow_by, release_all
+from .tables import grow_by
+from .transfers import transfer
 
 
 @leaf
@@ -77,129 +76,68 @@ def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, ta
 
 
 @leaf
-def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
-    """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
-    s = engine["state_lo"] + r
-    state = ws.states[s]
-    prompt = np.int64(state["prompt"])
-    if lane["windows"]:
-        unused, used = count_users(inp, ws, lane, state, hits, prompt)
-    taken = pulled_blocks(inp, lane, prompt, hits)
+def _find(inp, ws, lane, inst, request, state, s, tokens):
+    """Find what a request has of `tokens` tokens; with states those that a pull leaves, too.
+
+    Returns
+    -------
+    hits, begun, unused, used : int
+        Leading blocks of attention, and behind how many of them there is a state; those of them
+        that are not left by a window without a user, and with one.
+    """
+    if lane["states"]:
+        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
+        unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
+    else:
+        begun = np.int64(0)
+        hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
+        if lane["windows"]:
+            unused, used = count_users(inp, ws, lane, state, hits, tokens)
+    return hits, begun, unused, used
+
+
+@leaf
+def _refuses(inp, ws, lane, inst, engine, r, hits, begun, unused, tokens, taken):
+    """Return whether the head must wait for blocks that a pull takes; note what wakes it.
+
+    With states it is tried in each schedule.
+    """
+    if lane["states"]:
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        room = fits(inp, ws, lane, inst, engine, state, s, hits, begun, tokens, taken, unused)
+        return not room or is_fresh(inp, ws, lane, inst, engine, r, begun)
     room = inst["free"] - unused - taken
     if inst["running"] > 0:
         room -= lane["watermark"]
     left, ending = reserved(inp, ws, lane, inst, engine)
     if room < left + ending:
         refuse(inp, ws, lane, inst, engine, r, left - room, hits, False)
-        return False
-    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, prompt, taken)
+    return room < left + ending
+
+
+@leaf
+def pull(inp, ws, out, lane, inst, tally, index, engine, r):
+    """Take blocks for the prompt of the head and begin to pull what it lacks of it.
+
+    Returns
+    -------
+    lacks, begins : bool
+        Whether it lacks anything; whether there is room.
+    """
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    request = inp.requests[lane["request_lo"] + r]
+    tokens = handed_tokens(lane, state["prompt"])
+    hits, begun, unused, used = _find(inp, ws, lane, inst, request, state, s, tokens)
+    if hits * lane["block_size"] >= tokens:
+        return False, False
+    taken = pulled_blocks(inp, lane, tokens, hits)
+    if _refuses(inp, ws, lane, inst, engine, r, hits, begun, unused, tokens, taken):
+        return True, False
+    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, tokens, taken)
     if lane["lease"]:
-        ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
-    _transfer(ws, out, lane, inst, tally, index, engine, r, taken * lane["block_size"])
-    return True
-
-
-@leaf
-def _transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
-    """Submit the transfer of so many tokens at the start of the step being scheduled."""
-    handoff = ws.handoffs[r]
-    submitted = max(inst["clock"], engine["device_end"])
-    start = max(submitted, engine["link_ready"])
-    end = start + lane["pull_base"] + np.int64(np.ceil(tokens / lane["pull_bandwidth"]))
-    engine["link_ready"] = end
-    engine["pulls"] += 1
-    handoff["loading"] = 1
-    handoff["arrives"] = end
-    handoff["tokens"] = tokens
-    tally["pulls"] += 1
-    tally["pulled_tokens"] += tokens
-    handoff["next_arrival"] = NONE
-    if engine["transfer_head"] == NONE:
-        engine["transfer_head"] = r
-    else:
-        ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
-    engine["transfer_tail"] = r
-    if not handoff["failed"]:
-        _await_release(ws, ws.engines[handoff["source"]], r, end)
-    log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
-    if lane["log"]:
-        _log(out, inst, tally, index, handoff, r, submitted, start)
-
-
-@leaf
-def _log(out, inst, tally, index, handoff, r, submitted, start):
-    """Append a transfer to its log."""
-    handoff["row"] = tally["log_transfers"]
-    tally["log_transfers"] += 1
-    if handoff["row"] < out.transfers.size:
-        row = out.transfers[handoff["row"]]
-        row["instance"] = index
-        row["load"] = 1
-        row["request"] = r
-        row["tokens"] = handoff["tokens"]
-        row["ordered_us"] = inst["clock"]
-        row["submitted_us"] = submitted
-        row["start_us"] = start
-        row["end_us"] = handoff["arrives"]
-        row["reported_us"] = NONE
-
-
-@leaf
-def _await_release(ws, engine, r, end):
-    """Let a prefill instance release the blocks of `r` after `end`, in the order of these times."""
-    before = NONE
-    after = engine["transfer_head"]
-    while after != NONE and ws.handoffs[after]["arrives"] <= end:
-        before = after
-        after = ws.handoffs[after]["next_release"]
-    ws.handoffs[r]["next_release"] = after
-    if before == NONE:
-        engine["transfer_head"] = r
-    else:
-        ws.handoffs[before]["next_release"] = r
-
-
-@leaf
-def next_transfer(ws, engine):
-    """Return the end of the transfer that an instance is told of next; there must be one."""
-    return ws.handoffs[engine["transfer_head"]]["arrives"]
-
-
-@leaf
-def report_arrivals(inp, ws, out, lane, inst, tally, engine, now):
-    """Tell a decode instance of the transfers that have ended by `now`; return how many."""
-    count = 0
-    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
-        r = engine["transfer_head"]
-        handoff = ws.handoffs[r]
-        engine["transfer_head"] = handoff["next_arrival"]
-        ws.progress[r]["loading"] = LOADED
-        handoff["pulled"] = now
-        if r >= lane["warmup"] and not handoff["failed"]:
-            tally["pull_wait"] += now - handoff["prefilled"]
-            tally["pull_waits"] += 1
-        if lane["log"] and handoff["row"] < out.transfers.size:
-            out.transfers[handoff["row"]]["reported_us"] = now
-        if lane["lease"]:
-            engine["awaited"] -= 1
-            if handoff["failed"]:
-                fail_pull(inp, ws, lane, inst, tally, engine, r, now)
-        count += 1
-    return count
-
-
-@leaf
-def release_sent(inp, ws, lane, inst, tally, engine, now):
-    """Free what a prefill instance kept for transfers that have ended by `now`; return how many."""
-    count = 0
-    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
-        r = engine["transfer_head"]
-        handoff = ws.handoffs[r]
-        engine["transfer_head"] = handoff["next_release"]
-        s = engine["state_lo"] + r
-        release_all(inp, ws, lane, inst, ws.states[s], s)
-        handoff["released"] = now
-        engine["kept"] -= 1
-        tally["kept_time"] += now - handoff["prefilled"]
-        count += 1
-    return count
+        ws.handoffs[r]["failed"] |= request["fails"]
+    moved = (taken + lane["states"]) * lane["block_size"]
+    transfer(ws, out, lane, inst, tally, index, engine, r, moved)
+    return True, True

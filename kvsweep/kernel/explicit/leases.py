@@ -36,6 +36,14 @@ def await_blocks(ws, lane, inst, r):
 
 
 @leaf
+def await_no_more(ws, engine, r):
+    """Note that a request is done; with states it may never have pulled what it entered for."""
+    handoff = ws.handoffs[r]
+    if handoff["prefilled"] != NONE and handoff["pulled"] == NONE:
+        engine["awaited"] -= 1
+
+
+@leaf
 def beats(lane, inst, engine):
     """Return whether a schedule at the clock sends a heartbeat."""
     due = lane["beat_every"] > 0 and inst["clock"] >= engine["next_beat"]

@@ -58,7 +58,8 @@ def _find_window(inp, ws, lane, inst, request, state, first, end, limit, window)
 @leaf
 def _find_full_but_last(inp, ws, lane, inst, request, state, first, end, limit):
     """Return how many the full groups have without the last of them, of which one is beyond."""
-    asked = min(limit + 1, full_blocks(lane, np.int64(state["known"])))
+    keys = full_blocks(lane, max(np.int64(state["known"]), np.int64(request["prompt"])))
+    asked = min(limit + 1, keys)
     return max(_find_full(inp, ws, lane, inst, request, state, first, end, asked) - 1, 0)
 
 
@@ -172,6 +173,31 @@ def find_hits(inp, ws, lane, inst, request, state, s):
     unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
     states_unused, states_used = count_hit(ws, lane, state, hits)
     return hits + own, unused + states_unused + own, used + states_used
+
+
+@leaf
+def find_to_pull(inp, ws, lane, inst, request, state, s):
+    """Find what a request may use if the rest of its prompt is pulled, beside states (R14.13).
+
+    That is what full attention has, whatever states there are: the last one is pulled. If one is
+    there behind all that, all groups agree on a place as usual.
+
+    Returns
+    -------
+    hits, begun : int
+        Leading blocks of full attention; behind how many of them there is a state.
+    """
+    hits, begun = np.int64(0), np.int64(0)
+    state["junction"] = 0
+    if keeps_states(lane):
+        limit = min(full_blocks(lane, state["known"] - 1), np.int64(request["reusable"]))
+        drops = _drops_common(lane)
+        hits, _ = _find_attention(inp, ws, lane, inst, request, state, limit, drops)
+        begun = find_state(inp, ws, lane, inst, request, state, limit)
+        if begun > hits:
+            hits, _, _ = find_hits(inp, ws, lane, inst, request, state, s)
+            begun = hits
+    return hits, begun
 
 
 @leaf

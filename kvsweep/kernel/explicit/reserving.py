@@ -6,10 +6,12 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for
 from .batches import entry_of
-from .capacity import lacking
+from .capacity import capped, lacking
 from .longest import to_verify
-from .slots import groups_of
+from .slots import groups_of, window_of
+from .state_hits import count_hit
 from .states import states_needed
+from .tables import left_by
 
 
 @leaf
@@ -53,8 +55,58 @@ def reserved(inp, ws, lane, inst, engine):
             count += _lacks(inp, ws, lane, engine, state, s)
         elif _ends_here(ws, lane, engine, state, s):
             ending += _lacks(inp, ws, lane, engine, state, s)
-    if lane["lease"] or lane["drafts"] > 0 or lane["moves"]:  # else holders have all
+    # Else holders have all.
+    if lane["lease"] or lane["drafts"] > 0 or lane["moves"] or lane["states"]:
         for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
             s = engine["state_lo"] + ws.hold[place]
             count += _lacks(inp, ws, lane, engine, ws.states[s], s)
     return count, ending
+
+
+@leaf
+def _lacks_all(inp, lane, state, hits, tokens):
+    """Return the blocks that a request lacks to have all it knows, `tokens` of which it loads."""
+    want = blocks_for(lane, np.int64(state["known"]))
+    lacks = np.int64(0)
+    for group in range(groups_of(lane)):
+        had = max(left_by(lane, window_of(inp, lane, group), tokens), hits)
+        lacks += max(capped(inp, lane, group, want) - had, 0)
+    return lacks
+
+
+@leaf
+def _states_lacked(ws, lane, state, s, begun, total):
+    """Return the states that a request takes to have all it knows, and to have what it loads.
+
+    And how many that it hits, behind `begun` blocks, nobody uses: vLLM counts them, though the load
+    brings a later one.
+    """
+    known = np.int64(state["known"])
+    whole = states_needed(ws, lane, state, s, total, known, begun)
+    taken = states_needed(ws, lane, state, s, total, total, begun)
+    unused, _ = count_hit(ws, lane, state, begun)
+    return whole, taken, unused
+
+
+@leaf
+def fits(inp, ws, lane, inst, engine, state, s, hits, begun, total, taken, unused):
+    """Return whether there is room for a load, and for all that is known if that is asked for.
+
+    Of its `hits` in attention nobody uses `unused`; `taken` are new there. Behind `begun` of them
+    there is a state.
+    """
+    room = inst["free"] - unused
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    whole = _lacks_all(inp, lane, state, hits, total)
+    if lane["states"]:
+        more, states, idle = _states_lacked(ws, lane, state, s, begun, total)
+        room -= idle
+        whole += more
+        taken += states
+    enough = not lane["reserve_full_prompt"] or whole <= room
+    if enough:
+        left, ending = reserved(inp, ws, lane, inst, engine)
+        enough = taken <= room - left - ending
+    inst["shortages"] += not enough
+    return enough

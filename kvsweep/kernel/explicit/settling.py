@@ -10,6 +10,7 @@ from ..scheduling import waiting
 from ..tally import add_gap
 from .batches import class_of, entry_at
 from .handoff import hand_over
+from .leases import await_no_more
 from .log import note
 from .states import leave_states
 from .tables import cache_known, release_all, release_at_once, release_left
@@ -107,6 +108,8 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     progress = ws.progress[r]
     progress["finish"] = now
     progress["status"] = RequestStatus.COMPLETED
+    if lane["lease"]:
+        await_no_more(ws, engine, r)
     loads = lane["role"] == DECODE or lane["moves"]
     if lane["drafts"] > 0 and loads and state["flight"] > 0:
         _owe(ws, engine, r)

@@ -163,6 +163,10 @@ def take_states(ws, lane, inst, tally, state, s, end, measured):
 def have_loaded(ws, lane, inst, tally, state, s, blocks, measured):
     """Give a request the state behind so many blocks, which it loads; it has none before."""
     own = ws.recurrent[s]
+    if not lane["prefix_caching"]:
+        blocks = np.int64(1)
+    if not lane["moves"]:
+        block_records.take(ws, inst, np.int64(lane["states"]))
     own["alive"] = blocks - 1
     own["given"] = 1
     grow_states(ws, lane, inst, tally, state, own, blocks - 1, blocks, measured)
@@ -172,6 +176,8 @@ def have_loaded(ws, lane, inst, tally, state, s, blocks, measured):
 def have_drafts(ws, lane, inst, tally, state, s, measured):
     """Give a request that loads its states of drafts, behind what it loads."""
     own = ws.recurrent[s]
+    if not lane["moves"]:
+        block_records.take(ws, inst, np.int64(lane["states"] * lane["drafts"]))
     first = np.int64(own["length"])
     grow_states(ws, lane, inst, tally, state, own, first, first + lane["drafts"], measured)
 
@@ -221,11 +227,12 @@ def _release(ws, lane, inst, state, number, first, end):
 
 
 @leaf
-def release_states(ws, lane, inst, state, s):
-    """Free all states of a request, group by group."""
+def release_states(ws, lane, inst, state, s, back):
+    """Free all states of a request, group by group, or `back` from the last group on."""
     if lane["states"]:
         own = ws.recurrent[s]
-        for number in range(lane["states"]):
+        for place in range(lane["states"]):
+            number = lane["states"] - 1 - place if back else place
             _release(ws, lane, inst, state, number, np.int64(own["alive"]), np.int64(own["length"]))
 
 

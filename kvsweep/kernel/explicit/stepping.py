@@ -19,14 +19,13 @@ from ..time.step_time import is_cold
 from .admitting import admit
 from .batches import in_ring
 from .by_itself import OUTPUTS, is_busy, next_time, own_until
-from .capacity import can_never_fit, never_holds
+from .capacity import can_never_fit, handed_tokens, never_holds
 from .classes import process_class, schedule_class
 from .closing import close_schedule
 from .counted import schedule_counted
 from .counted_batches import process_counted
 from .deciding import call_off
 from .decode_run import run_decodes
-from .handoff import release_sent, report_arrivals
 from .leases import (
     await_blocks,
     beats,
@@ -41,6 +40,7 @@ from .missed import misses_this
 from .run_of_classes import run_classes
 from .settling import process_outputs, release_owed
 from .stages import begin_share, first_begins, none_changes
+from .transfers import release_sent, report_arrivals
 from .walking import schedule_running
 
 
@@ -50,7 +50,8 @@ def fits_nowhere(inp, ws, lane, r):
     request = inp.requests[lane["request_lo"] + r]
     if lane["role"] == PREFILL:
         last = ws.own[lane["instances"] - 1]
-        return never_holds(inp, lane, request["prompt"]) or can_never_fit(inp, last, request)
+        never = never_holds(inp, lane, handed_tokens(lane, request["prompt"]))
+        return never or can_never_fit(inp, last, request)
     return can_never_fit(inp, lane, request)
 
 
@@ -96,6 +97,7 @@ def _begin_schedule(ws, lane, inst, engine):
         inst["serial"] += 1
     engine["finished"] = 0
     engine["schedules"] += 1
+    engine["turn"] += 1
     engine["refused"] = 0
     engine["watches"] = 0
     note_before(inst, engine)

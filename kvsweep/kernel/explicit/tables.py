@@ -223,12 +223,12 @@ def clear(ws, lane, state, s):
 def release_all(inp, ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
     if lane["states_first"]:
-        release_states(ws, lane, inst, state, s)
+        release_states(ws, lane, inst, state, s, False)
     for group in range(groups_of(lane)):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         release(inp, ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     if not lane["states_first"]:
-        release_states(ws, lane, inst, state, s)
+        release_states(ws, lane, inst, state, s, False)
     clear(ws, lane, state, s)
 
 
@@ -239,7 +239,11 @@ def release_at_once(inp, ws, lane, inst, state, s):
         identities.release_at_once(ws, lane, inst, state, s)
         clear(ws, lane, state, s)
         return
+    if not lane["states_first"]:
+        release_states(ws, lane, inst, state, s, True)
     for group in range(groups_of(lane) - 1, -1, -1):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         release(inp, ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
+    if lane["states_first"]:
+        release_states(ws, lane, inst, state, s, True)
     clear(ws, lane, state, s)

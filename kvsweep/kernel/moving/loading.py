@@ -4,17 +4,13 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE, Event
-from ..blocks.sizes import blocks_for
 from ..explicit.aligning import is_fresh
-from ..explicit.capacity import capped, pulled_blocks
+from ..explicit.capacity import pulled_blocks
 from ..explicit.handoff import take_to_load
 from ..explicit.lookup import count_users
-from ..explicit.reserving import reserved
-from ..explicit.slots import all_groups, groups_of, window_of
+from ..explicit.reserving import fits
+from ..explicit.slots import all_groups, groups_of
 from ..explicit.stages import set_aside
-from ..explicit.state_hits import count_hit
-from ..explicit.states import states_needed
-from ..explicit.tables import left_by
 from ..offload import jobs
 from ..tally import log_event
 from . import copies, manager
@@ -35,50 +31,6 @@ def ask(inp, ws, out, lane, inst, tally, index, engine, r, hits):
         log_event(out, lane, inst, tally, index, Event.LATER, r, NONE)
         set_aside(inp, ws, lane, inst, engine, r)
     return tokens
-
-
-@leaf
-def _lacks_all(inp, lane, state, hits, tokens):
-    """Return the blocks that a request lacks to have all it knows, `tokens` of which it loads."""
-    want = blocks_for(lane, np.int64(state["known"]))
-    lacks = np.int64(0)
-    for group in range(groups_of(lane)):
-        had = max(left_by(lane, window_of(inp, lane, group), tokens), hits)
-        lacks += max(capped(inp, lane, group, want) - had, 0)
-    return lacks
-
-
-@leaf
-def _states_lacked(ws, lane, state, s, hits, total):
-    """Return the states that a request takes to have all it knows, and to have what it loads.
-
-    And how many that it hits nobody uses: vLLM counts them, though the load brings a later one.
-    """
-    known = np.int64(state["known"])
-    whole = states_needed(ws, lane, state, s, total, known, hits)
-    taken = states_needed(ws, lane, state, s, total, total, hits)
-    unused, _ = count_hit(ws, lane, state, hits)
-    return whole, taken, unused
-
-
-@leaf
-def _fits(inp, ws, lane, inst, engine, state, s, hits, total, taken, unused):
-    """Return whether there is room for a load, and for all that is known if that is asked for."""
-    room = inst["free"] - unused
-    if inst["running"] > 0:
-        room -= lane["watermark"]
-    whole = _lacks_all(inp, lane, state, hits, total)
-    if lane["states"]:
-        more, states, idle = _states_lacked(ws, lane, state, s, hits, total)
-        room -= idle
-        whole += more
-        taken += states
-    fits = not lane["reserve_full_prompt"] or whole <= room
-    if fits:
-        left, ending = reserved(inp, ws, lane, inst, engine)
-        fits = taken <= room - left - ending
-    inst["shortages"] += not fits
-    return fits
 
 
 @leaf
@@ -145,7 +97,7 @@ def load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens):
     total = local + tokens
     unused, used = count_users(inp, ws, lane, state, hits, total)
     taken = pulled_blocks(inp, lane, total, hits)
-    if not _fits(inp, ws, lane, inst, engine, state, s, hits, total, taken, unused):
+    if not fits(inp, ws, lane, inst, engine, state, s, hits, hits, total, taken, unused):
         return False
     if lane["states"] and is_fresh(inp, ws, lane, inst, engine, r, hits):
         return False

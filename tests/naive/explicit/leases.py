@@ -64,8 +64,9 @@ class Heartbeats:
 
     @property
     def awaited(self):
-        """Those that have entered the waiting list, and whose transfer has not been reported."""
-        return [r for r in self.handed if r.queued_us is not None and r.reported_us is None]
+        """Those in the waiting list or beyond it, whose transfer has not been reported."""
+        entered = [r for r in self.handed if r.queued_us is not None and not r.done]
+        return [r for r in entered if r.reported_us is None]
 
     @property
     def next_time(self):

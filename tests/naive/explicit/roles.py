@@ -210,7 +210,7 @@ class RoleCluster(Cluster):
             role: Router(self.cluster.routed_to(role), scenario.cache.block_size)
             for role in ("prefill", "decode")
         }
-        self.prefills = [replace(deepcopy(r), output_tokens=1) for r in requests]
+        self.prefills = [self._to_prefill(request) for request in requests]
         self.transfers = []
         self.handed = 0
         self.expired_leases = self.failed_pulls = 0
@@ -224,6 +224,16 @@ class RoleCluster(Cluster):
                 index = len(found)
                 found.append(RoleInstance(index, one, self.keys, self.max_steps, self.check, role))
         return found
+
+    def _to_prefill(self, request):
+        """Return a request as its prefill instance computes it, which has keys of all of it."""
+        prefill = replace(deepcopy(request), output_tokens=1)
+        self.keys.extend(prefill.keys, prefill.known)
+        tables = self.of_role("prefill")[0].scheduler.tables
+        prefill.prompt_tokens = tables.pulled_of(request.prompt_tokens)
+        prefill.left_over = request.prompt_tokens - prefill.prompt_tokens
+        del prefill.known[prefill.prompt_tokens :]
+        return prefill
 
     def of_role(self, role):
         return [instance for instance in self.instances if instance.role == role]
@@ -283,15 +293,18 @@ class RoleCluster(Cluster):
     def _after(self, instance):
         """Let what an instance has just done go to others."""
         for request, tokens, at in instance.pulling:
-            start = max(at, instance.link_us)
-            end = start + self.cluster.kv_transfer_base_us
-            end += ceil(tokens / self.cluster.kv_transfer_bandwidth)
-            instance.link_us = end
+            start = end = at
+            if tokens:
+                start = max(at, instance.link_us)
+                end = start + self.cluster.kv_transfer_base_us
+                end += ceil(tokens / self.cluster.kv_transfer_bandwidth)
+                instance.link_us = end
+                instance.inbox.append((end, request))
             self.transfers.append([request.id, tokens, at, start, end])
-            instance.inbox.append((end, request))
             prefill = self.prefills[request.id]
-            if not request.pull_fails:
-                self.instances[prefill.instance].inbox.append((end, prefill))
+            prefiller = self.instances[prefill.instance]
+            if prefill in prefiller.leases.ends and not (tokens and request.pull_fails):
+                prefiller.inbox.append((end, prefill))
         self._after_leases(instance)
         for prefill in instance.prefilled:
             request = self.requests[prefill.id]

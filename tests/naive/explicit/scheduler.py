@@ -108,8 +108,7 @@ class ExplicitScheduler(Scheduler):
         """Whether the request can ever finish here, alone."""
         tokens = min(request.longest + 2 * self.engine.drafts, self.engine.longest)
         groups = range(len(self.tables.windows))
-        pulls = self._to_pull(request.prompt_tokens, [[] for _ in groups]) + self._to_verify()
-        if self.role == "decode" and pulls > self.pool.usable:
+        if self.role == "decode" and self._to_begin(request) > self.pool.usable:
             return False
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
@@ -225,10 +224,12 @@ class ExplicitScheduler(Scheduler):
             return Tried.PASSED
         self._use_load(request)
         looks = request.computed == 0
-        hits, local = self.tables.hits(request) if looks else ([[] for _ in request.tables], 0)
         pulls = looks and self.role == "decode" and not request.pulled
         if pulls:
-            return self._pull(request, hits, local, decision)
+            hits, local = self.tables.hits_of_pull(request)
+            if local < self.tables.pulled_of(request.prompt_tokens):
+                return self._pull(request, hits, local, decision)
+        hits, local = self.tables.hits(request) if looks else ([[] for _ in request.tables], 0)
         n = len(request.known) - request.computed - local
         padded = self._is_padded(request, n, local, decision)
         if padded:
@@ -249,6 +250,9 @@ class ExplicitScheduler(Scheduler):
         self.tables.publish(request, min(total + n, len(request.known)))
         if looks:
             self._count_hits(request, local)
+        if pulls:
+            decision.pulls.append((request, 0))
+            request.pulled = True
         self.running.append(queue.pop())
         request.computed = total
         decision.admitted.append((request, total))
@@ -284,7 +288,7 @@ class ExplicitScheduler(Scheduler):
 
     def _pull(self, request, hits, local, decision):
         """Take blocks for the rest of the prompt, which a prefill instance has."""
-        total = request.prompt_tokens
+        total = self.tables.pulled_of(request.prompt_tokens)
         if not self._seat(request, total, hits, total, self._reserved()):
             return Tried.ENDS
         self._count_hits(request, local)
@@ -312,9 +316,18 @@ class ExplicitScheduler(Scheduler):
     def _to_pull(self, tokens, hits):
         """Return the blocks of a prompt of so many tokens that are pulled, those in windows."""
         return sum(
-            self.blocks_for(tokens) - max(self.tables.left(group, tokens), len(found))
+            1
+            if self.tables.keeps_states(group)
+            else self.blocks_for(tokens) - max(self.tables.left(group, tokens), len(found))
             for group, found in enumerate(hits)
         )
+
+    def _to_begin(self, request):
+        """Return the blocks that must be free at once for a pull: with states those of drafts."""
+        groups = range(len(self.tables.windows))
+        states = sum(map(self.tables.keeps_states, groups))
+        pulls = self._to_pull(self.tables.pulled_of(request.prompt_tokens), [[] for _ in groups])
+        return pulls + states * self.engine.drafts + self._to_verify()
 
     def _seat(self, request, tokens, hits, total, reserved=None):
         """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False.

@@ -47,6 +47,10 @@ class StateTables(Tables):
     def keeps_states(self, group):
         return self.states[group]
 
+    def pulled_of(self, prompt_tokens):
+        """The last token is computed where it is decoded, from the state before it."""
+        return max(prompt_tokens - 1, 1)
+
     def is_keyed_again(self, request, group, place):
         return (group, place) in request.keyed_again
 
@@ -83,6 +87,46 @@ class StateTables(Tables):
             for group, block in present(True, hit - 1).items():
                 hits[group] = [None] * (hit - 1) + [block]
         return hits, hit * self.block_size, full * self.block_size
+
+    def hits_of_pull(self, request):
+        """Return what full attention has, whatever states there are: the last one is pulled.
+
+        If a state is there behind all that, all that have one agree on a place as usual.
+        """
+        if not self.caching:
+            return [[] for _ in self.states], 0
+        beyond, most = int(self.drops_last), len(request.known) - 1
+        full = self._find_full(request.keys, most, beyond)
+        limit, hits = most // self.block_size, []
+        for group, state in enumerate(self.states):
+            if not state:
+                hits.append([self.pool.lookup((group, key)) for key in request.keys[:full]])
+                continue
+            place = limit
+            while place > 0 and not self._has_state(self._alike(group), request.keys[place - 1]):
+                place -= 1
+            found = self.pool.lookup((group, request.keys[place - 1])) if place else None
+            hits.append([None] * (place - 1) + [found] if place else [])
+        if any(len(found) > full for found in hits):
+            return self.hits(request)
+        request.junction = 0
+        return hits, full * self.block_size
+
+    def _find_full(self, keys, most, beyond):
+        """Return how many blocks of a sequence full attention has."""
+        groups = [group for group, state in enumerate(self.states) if not state]
+        limit, full = min(most // self.block_size + beyond, len(keys)), 0
+        while full < limit and self._has_state(groups, keys[full]):
+            full += 1
+        return max(0, full - beyond)
+
+    def _has_state(self, groups, key):
+        return all(self.pool.lookup((group, key)) is not None for group in groups)
+
+    def _alike(self, group):
+        """Return the groups whose states are looked up as one."""
+        kind = self.checkpoints[group]
+        return [g for g, state in enumerate(self.states) if state and self.checkpoints[g] == kind]
 
     def split(self, request, n, start):
         """Return how many of `n` tokens a chunk from `start` on has, so that it ends at a block.
@@ -168,7 +212,7 @@ class StateTables(Tables):
         lacks = super().lacks(request, beyond)
         end = len(request.known)
         for group, table in enumerate(request.tables):
-            if self.states[group]:
+            if self.states[group] and self.caching:  # else a request has its only one
                 more = self.blocks_for(end) + self.drafts - len(table)
                 keeps = self._keeps_one(request, group, request.computed, end)
                 lacks += min(more, 1 + keeps + (0 if table else self.drafts))

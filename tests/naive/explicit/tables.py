@@ -49,6 +49,10 @@ class Tables:
         """Whether a block has another key than that of the tokens which end in its slot."""
         return False
 
+    def pulled_of(self, prompt_tokens):
+        """Return how many tokens of a prompt a prefill instance computes for another."""
+        return prompt_tokens
+
     def take_handed(self):
         """Return the states that a CPU tier is to store, by request."""
         return {}
@@ -98,6 +102,10 @@ class Tables:
         if self.drops_last and tokens and not beyond:
             hits, tokens = [found[:-1] for found in hits], tokens - self.block_size
         return hits, tokens
+
+    def hits_of_pull(self, request):
+        """Return what a request may use if the rest of its prompt is pulled."""
+        return self.hits(request)
 
     def need(self, request, tokens, hits, total, *, capped, ahead=0):
         """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.

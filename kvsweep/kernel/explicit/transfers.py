@@ -1,0 +1,136 @@
+"""Transfers from a prefill instance to a decode instance, over the link of the latter: rule R14.3.
+
+Each side learns of the end of one with its own next step that ends then or later.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE, Event
+from ..scheduling.holders import LOADED
+from ..tally import log_event
+from .leases import fail_pull
+from .tables import release_all
+
+
+@leaf
+def _log(out, inst, tally, index, handoff, r, submitted, start):
+    """Append a transfer to its log."""
+    handoff["row"] = tally["log_transfers"]
+    tally["log_transfers"] += 1
+    if handoff["row"] < out.transfers.size:
+        row = out.transfers[handoff["row"]]
+        row["instance"] = index
+        row["load"] = 1
+        row["request"] = r
+        row["tokens"] = handoff["tokens"]
+        row["ordered_us"] = inst["clock"]
+        row["submitted_us"] = submitted
+        row["start_us"] = start
+        row["end_us"] = handoff["arrives"]
+        row["reported_us"] = NONE
+
+
+@leaf
+def _await_release(ws, engine, r, end):
+    """Let a prefill instance release the blocks of `r` after `end`, in the order of these times."""
+    before = NONE
+    after = engine["transfer_head"]
+    while after != NONE and ws.handoffs[after]["arrives"] <= end:
+        before = after
+        after = ws.handoffs[after]["next_release"]
+    ws.handoffs[r]["next_release"] = after
+    if before == NONE:
+        engine["transfer_head"] = r
+    else:
+        ws.handoffs[before]["next_release"] = r
+
+
+@leaf
+def transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
+    """Submit the transfer of so many tokens at the start of the step being scheduled."""
+    handoff = ws.handoffs[r]
+    submitted = max(inst["clock"], engine["device_end"])
+    start = max(submitted, engine["link_ready"])
+    end = start + lane["pull_base"] + np.int64(np.ceil(tokens / lane["pull_bandwidth"]))
+    engine["link_ready"] = end
+    engine["pulls"] += 1
+    handoff["loading"] = 1
+    handoff["arrives"] = end
+    handoff["tokens"] = tokens
+    tally["pulls"] += 1
+    tally["pulled_tokens"] += tokens
+    handoff["next_arrival"] = NONE
+    if engine["transfer_head"] == NONE:
+        engine["transfer_head"] = r
+    else:
+        ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
+    engine["transfer_tail"] = r
+    if not handoff["failed"]:
+        _await_release(ws, ws.engines[handoff["source"]], r, end)
+    log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
+    if lane["log"]:
+        _log(out, inst, tally, index, handoff, r, submitted, start)
+
+
+@leaf
+def forgo(ws, out, lane, inst, tally, index, engine, r):
+    """Let a request pull nothing, as it has all that it could; its prefill instance is told."""
+    handoff = ws.handoffs[r]
+    submitted = max(inst["clock"], engine["device_end"])
+    engine["pulls"] += 1
+    tally["forgone"] += 1
+    handoff["loading"] = 1
+    handoff["arrives"] = submitted
+    handoff["tokens"] = 0
+    if handoff["released"] == NONE:
+        _await_release(ws, ws.engines[handoff["source"]], r, submitted)
+    log_event(out, lane, inst, tally, index, Event.PULL, r, 0)
+    if lane["log"]:
+        _log(out, inst, tally, index, handoff, r, submitted, submitted)
+
+
+@leaf
+def next_transfer(ws, engine):
+    """Return the end of the transfer that an instance is told of next; there must be one."""
+    return ws.handoffs[engine["transfer_head"]]["arrives"]
+
+
+@leaf
+def report_arrivals(inp, ws, out, lane, inst, tally, engine, now):
+    """Tell a decode instance of the transfers that have ended by `now`; return how many."""
+    count = 0
+    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
+        r = engine["transfer_head"]
+        handoff = ws.handoffs[r]
+        engine["transfer_head"] = handoff["next_arrival"]
+        ws.progress[r]["loading"] = LOADED
+        handoff["pulled"] = now
+        if r >= lane["warmup"] and not handoff["failed"]:
+            tally["pull_wait"] += now - handoff["prefilled"]
+            tally["pull_waits"] += 1
+        if lane["log"] and handoff["row"] < out.transfers.size:
+            out.transfers[handoff["row"]]["reported_us"] = now
+        if lane["lease"]:
+            engine["awaited"] -= 1
+            if handoff["failed"]:
+                fail_pull(inp, ws, lane, inst, tally, engine, r, now)
+        count += 1
+    return count
+
+
+@leaf
+def release_sent(inp, ws, lane, inst, tally, engine, now):
+    """Free what a prefill instance kept for transfers that have ended by `now`; return how many."""
+    count = 0
+    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
+        r = engine["transfer_head"]
+        handoff = ws.handoffs[r]
+        engine["transfer_head"] = handoff["next_release"]
+        s = engine["state_lo"] + r
+        release_all(inp, ws, lane, inst, ws.states[s], s)
+        handoff["released"] = now
+        engine["kept"] -= 1
+        tally["kept_time"] += now - handoff["prefilled"]
+        count += 1
+    return count
