@@ -35,6 +35,8 @@ _OTHERS = re.compile(
 _GOES_ON = re.compile(r"(?:\\|(?<=&&)[ \t]*|(?<=\|)[ \t]*)\r?\n")
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _COMMAND = re.compile(r"vllm[ \t]+serve\b|vllm\.entrypoints")
+# Wherever it stands, as another shell may read what is in quotes.
+_ASKED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
 def times_set(script: str) -> Counter[str]:
@@ -82,6 +84,8 @@ def put_in(script: str, values: Mapping[str, str]) -> str:
 def set_once(script: str) -> dict[str, str]:
     r"""Return the variables that a script sets once, at its beginning, to words that are plain.
 
+    What is used before it is set has another value there, and is left out.
+
     Parameters
     ----------
     script : str
@@ -93,6 +97,7 @@ def set_once(script: str) -> dict[str, str]:
     {'M': 'a/b'}
     """
     found: dict[str, str] = {}
+    used: set[str] = set()
     if _OTHERS.search(script):
         return found
     times = times_set(script)
@@ -103,9 +108,11 @@ def set_once(script: str) -> dict[str, str]:
         while told := _SETTING.match(line):
             line = line[told.end() :]
             value = _value(told, found)
-            once = times[told["name"]] == 1
+            once = times[told["name"]] == 1 and told["name"] not in used
             if value and once and is_plain(value) and not _COMMAND.search(value):
                 found[told["name"]] = value
+            used.update(_ASKED.findall(told[0]))
+        used.update(_ASKED.findall(line))
     return found
 
 

@@ -124,3 +124,26 @@ def test_a_script_of_a_manifest_may_set_what_the_manifest_does_not():
     pod = {"containers": [{"name": "c", "command": ["bash", "-c", script]}]}
     text = yaml.safe_dump({"kind": "Pod", "metadata": {"name": "p"}, "spec": pod})
     assert read_manifest(text, "f.yaml").text == "vllm serve m -tp 4"
+
+
+@pytest.mark.parametrize(
+    ("script", "values"),
+    [
+        ("vllm serve $M -tp 2\nM=x", {}),
+        ("vllm serve ${M} -tp 2; M=x\nM=x", {}),
+        ("vllm serve ${M:-y} \\\n -tp 2\nM=x", {}),
+        ('bash -c "\nvllm serve $M"\nM=x', {}),
+        ("N=$M/a\nM=x", {}),
+        ("N=$M; M=x; P=2", {"P": "2"}),
+        ("M=x\nvllm serve $M -tp $N\nN=2", {"M": "x"}),
+        ("echo $MODEL\nM=x\nvllm serve $M", {"M": "x"}),
+    ],
+)
+def test_what_is_set_behind_its_first_use_is_not_known(script, values):
+    assert set_once(script) == values
+
+
+def test_a_command_is_not_given_what_is_set_behind_it():
+    with pytest.raises(InputError, match=r"\$M: a variable of the shell"):
+        read_command(["vllm serve $M -tp 2\nM=x"])
+    assert read_command(["M=x\nvllm serve $M -tp 2"]).model == "x"
