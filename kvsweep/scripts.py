@@ -13,7 +13,7 @@ def joined(modules: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> joined(["export const a = 1;\\n", 'import { a } from "./a.js";\\nuse(a);\\n'])
-    'export const a = 1;\\n\\nuse(a);\\n'
+    >>> joined(["export const a = 1;\n", 'import { a } from "./a.js";\nuse(a);\n'])
+    'export const a = 1;\n\nuse(a);\n'
     """
     return "\n".join(_IMPORT.sub("", module) for module in modules)

@@ -1,6 +1,7 @@
 """The public Python API: each name listed once, typed, and with an example that runs."""
 
 import doctest
+import importlib
 import inspect
 import re
 import tomllib
@@ -240,3 +241,23 @@ def test_a_current_folder_that_was_deleted_is_told(folder, monkeypatch):
         with pytest.raises(kvsweep.InputError, match=r"^the current folder was deleted: change to"):
             call()
     assert kvsweep.open_results(store)["steps"].min() > 0
+
+
+PACKAGE = Path(kvsweep.__file__).parent
+WITH_EXAMPLES = [
+    ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in file.read_text()
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_the_examples_of_a_module_run(name):
+    module = importlib.import_module(name.removesuffix(".__init__"))
+    public = {each.__qualname__ for each in PUBLIC.values() if each.__module__ == name}
+    told = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for found in doctest.DocTestFinder().find(module):
+        if found.name.removeprefix(f"{name}.") not in public:  # these find files, as above
+            runner.run(found, out=told.append)
+    assert runner.failures == 0, "".join(told)

@@ -36,9 +36,8 @@ def why_never_read(text: str, where: str) -> str | None:
 
     Examples
     --------
-    >>> why_never_read("import modal\n", "app.py")
-    "a Modal app is Python, which is not read: give the command that it makes, or --log of the \
-server's start"
+    >>> print(why_never_read("import modal\n", "app.py"))  # doctest: +ELLIPSIS
+    a Modal app is Python, which is not read: give the command that it makes, or --log ...
     """
     name = PurePath(where).name.lower()
     if name.endswith(".ipynb"):
