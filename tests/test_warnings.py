@@ -724,3 +724,28 @@ def test_cells_that_were_spread_over_instances_are_refused():
     (ds,) = xr.broadcast(cell(queue_growth=[0.5] * 3))
     with pytest.raises(InputError, match="warnings_of: needs the results of a sweep"):
         warnings_of(ds)
+
+
+def test_priorities_by_class_without_classes_are_told(warned, tmp_path):
+    """They are as 'constant', which nothing told: a trace's classes count as well as clients'."""
+    grid = '"engine.priority" = ["slo-class", "constant"]\nseed = { count = 2 }'
+    urgent = {"engine": 'max_num_seqs = 8\nscheduler = "priority"', "grid": grid}
+    few = workload(requests=50)
+    found = warned(**urgent, workload=few)
+    assert list(found) == ["one-priority"]
+    assert found["one-priority"].text.startswith("engine.priority 'slo-class' gives all requests")
+    assert (found["one-priority"].cells, found["one-priority"].of) == (2, 4)
+    client = '[[workload.clients]]\nid = "{}"\nrate_fraction = 0.5\nslo_class = "{}"\n'
+    for other, kinds in (("batch", []), ("critical", ["one-priority"])):
+        clients = client.format("a", "critical") + client.format("b", other)
+        assert list(warned(**urgent, workload=few + clients)) == kinds
+    for own, kinds in (({}, ["one-priority"]), ({"slo_class": "batch"}, [])):
+        requests = [
+            {"id": i, "arrival_us": 100_000 * i, "prompt": [[i, 40]], "output": [100 + i, 5]}
+            | (own if i else {})
+            for i in range(50)
+        ]
+        trace = tmp_path / "t.json"
+        trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
+        one = urgent | {"grid": '"engine.priority" = ["slo-class"]'}
+        assert list(warned(**one, workload=f"trace = '{trace}'")) == kinds

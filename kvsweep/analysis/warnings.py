@@ -26,6 +26,7 @@ from kvsweep.analysis.losses import (
     without_numbers,
 )
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
+from kvsweep.analysis.one_priority import one_priority
 from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.settings import values_of
 from kvsweep.analysis.steadiness import burst, filling, queue_growth
@@ -148,6 +149,7 @@ CHECKS = (
     never_full,
     equal_seeds,
     idle_tier,
+    one_priority,
     all_kept,
 )
 

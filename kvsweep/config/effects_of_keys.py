@@ -129,7 +129,8 @@ def _refreshes(cluster: Cluster) -> bool:
     return (cluster.snapshot_load and _reads(cluster, LOAD)) or _reads(cluster, CACHE)
 
 
-def _is_urgent_first(scenario: Scenario) -> bool:
+def is_urgent_first(scenario: Scenario) -> bool:
+    """Return whether the scheduler goes by priority."""
     return scenario.engine.scheduler in [item.label for item in _URGENT_FIRST]
 
 
@@ -275,18 +276,18 @@ RULES: dict[str, Rule] = {
         "a max_num_batched_tokens that is larger",
     ),
     "engine.priority": Rule(
-        lambda s, c: _is_urgent_first(s),
+        lambda s, c: is_urgent_first(s),
         "scheduler 'priority' (rules 'blis': 'priority-fcfs' or 'reverse-priority')",
     ),
     "engine.priority_age_ms": Rule(
-        lambda s, c: _is_urgent_first(s) and s.engine.priority == Priority.AGE.label,
+        lambda s, c: is_urgent_first(s) and s.engine.priority == Priority.AGE.label,
         "scheduler 'priority' and priority 'age'",
     ),
     "engine.pipeline_fair_share": Rule(
         lambda s, c: s.engine.pipeline_parallel_size > 1, "engine.pipeline_parallel_size above 1"
     ),
     "engine.preempt_for_urgent": Rule(
-        lambda s, c: _is_urgent_first(s),
+        lambda s, c: is_urgent_first(s),
         "scheduler 'priority'",
     ),
     "engine.reserve_full_prompt": Rule(
