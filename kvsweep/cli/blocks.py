@@ -85,9 +85,12 @@ def blocks(as_json: bool, **given: Any) -> int:
     """
     from kvsweep.sizing.answer_text import answer_text
     from kvsweep.sizing.asking import answer
-    from kvsweep.sizing.question import Question
+    from kvsweep.sizing.question import Question, refuse_idle_states
 
-    found = answer(Question(**given))
+    question = Question(**given)
+    found = answer(question)
+    if found.served is not None:
+        refuse_idle_states(question, found.served)
     if as_json:
         print_json(found.to_dict())
     else:

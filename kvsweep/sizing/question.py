@@ -9,7 +9,7 @@ from typing import Any
 from kvsweep.errors import InputError
 from kvsweep.sizing.capacity import check_blocks
 from kvsweep.sizing.server_log import ServerLog
-from kvsweep.sizing.settings import Asked
+from kvsweep.sizing.settings import Asked, Served
 from kvsweep.sizing.shapes import model_names
 
 
@@ -90,6 +90,9 @@ OF_MODEL = (
 """Options that only tell how a model is served."""
 
 
+STATES = ("gdn_prefill", "mamba_dtype", "mamba_ssm_dtype")
+"""Options that only tell how states are kept."""
+
 NAMES = {
     "gdn_prefill": "gdn-prefill-backend",
     "mamba_dtype": "mamba-cache-dtype",
@@ -112,3 +115,24 @@ def _check_effects(question: Question) -> None:
             raise InputError(f"--{_option(key, value)}: has no effect without {needed}")
     if question.blocks is not None and question.utilization is not None:
         raise InputError("--utilization: has no effect with --blocks, which asks for it")
+
+
+def refuse_idle_states(question: Question, served: Served) -> None:
+    """Refuse options of states that a model does not keep, or not so.
+
+    Raises
+    ------
+    InputError
+        Naming the first that changes nothing.
+    """
+    has_none = f"has no effect on {served.model.name}, which keeps no"
+    for key in (*STATES, "prefix_caching"):
+        value = getattr(question, key)
+        if value is not None and served.state is None:
+            raise InputError(f"--{_option(key, value)}: {has_none} states")
+    if question.gdn_prefill is None:
+        return
+    if served.model.states[0].key is None:
+        raise InputError(f"--{NAMES['gdn_prefill']}: {has_none} states of gated delta nets")
+    if not served.asked.prefix_caching:
+        raise InputError(f"--{NAMES['gdn_prefill']}: has no effect without prefix caching")

@@ -87,3 +87,29 @@ def test_options_of_states_and_a_block_size_that_is_raised(run):
         found = json.loads(run(*model, *options)[1])
         states = [group for group in found["groups"] if group["kind"] == "state"]
         assert (found["block_size"], states[0]["blocks_per_request"]) == (size, copies), options
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "told"),
+    [
+        ("llama-3.1-8b", ("--mamba-cache-dtype", "float32"), "--mamba-cache-dtype: has no effect"),
+        ("llama-3.1-8b", ("--mamba-ssm-cache-dtype", "x"), "--mamba-ssm-cache-dtype: has no effe"),
+        (
+            "gpt-oss-120b",
+            ("--gdn-prefill-backend", "triton"),
+            "gpt-oss-120b, which keeps no states",
+        ),
+        ("llama-3.1-8b", ("--no-prefix-caching",), "--no-prefix-caching: has no effect on llama-3"),
+        ("qwen3-next-80b-a3b", ("--no-prefix-caching",), None),
+        (
+            "qwen3-next-80b-a3b",
+            ("--gdn-prefill-backend", "triton", "--no-prefix-caching"),
+            "--gdn-prefill-backend: has no effect without prefix caching",
+        ),
+    ],
+)
+def test_options_of_states_are_for_models_that_keep_some(run, model, options, told):
+    """They were taken without a word."""
+    code, _, err = run("blocks", "--model", model, "--kv-memory", "40GiB", *options)
+    assert (code, err.count("\n")) == ((2, 1) if told else (0, 0))
+    assert told is None or told in err
