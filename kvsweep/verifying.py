@@ -117,7 +117,7 @@ def verify(
     Raises
     ------
     InputError
-        If there is no store at `store`, or it has no checksums.
+        If there is no store at `store`, or it has no checksums, or no folder at `folder`.
 
     Examples
     --------
@@ -128,6 +128,10 @@ def verify(
     """
     if sample < 0:
         raise InputError(f"sample: must be at least 0, got {sample}")
+    if folder is not None and not Path(folder).is_dir():
+        raise InputError(f"folder: {str(folder)!r} is no folder")
+    if folder is not None and not sample:
+        raise InputError("folder: has no effect with sample 0, which simulates nothing")
     path = located(store)
     root, found = check_store(path)
     report = Verification(str(path), found.compared, tuple(found.files))
