@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import did_you_mean
-from kvsweep.metrics import VARIABLES, beyond_a_share, quantile_names
+from kvsweep.metrics import VARIABLES, out_of_range, quantile_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]], levels: Seq
     """Refuse an analysis of what this sweep will not have before anything is simulated."""
     if sweep.cliff:
         _check_measure(sweep, ("cliff", "metric"), sweep.cliff.metric, extra, levels)
-        if problem := beyond_a_share(sweep.cliff.metric, sweep.cliff.threshold):
+        if problem := out_of_range(sweep.cliff.metric, sweep.cliff.threshold):
             raise sweep.source.error(("cliff", "threshold"), problem)
         _check_scanned(sweep, sweep.cliff.along)
     if sweep.until:

@@ -21,6 +21,7 @@ from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.config.axes import POLICY, SAMPLE
 from kvsweep.errors import InputError, did_you_mean
+from kvsweep.metrics import out_of_range
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -124,6 +125,8 @@ def cliff_of(ds: xr.Dataset, given: Mapping[str, Any]) -> Cliff:
     for key in ("metric", "along", "threshold"):
         if key not in asked:
             raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
+    if asked["threshold"] < 0 and (problem := out_of_range(asked["metric"], asked["threshold"])):
+        raise InputError(f"--threshold: {problem}")
     return find_cliff(ds, **asked)
 
 

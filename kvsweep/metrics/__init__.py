@@ -47,6 +47,7 @@ __all__ = [
     "latency_quantiles",
     "mask_failed",
     "mean_latency",
+    "out_of_range",
     "per_second",
     "quantile_name",
     "quantile_names",
@@ -59,6 +60,27 @@ VARIABLES: Mapping[str, Variable] = {
     for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *LEVEL_VARIABLES, *REQUEST_VARIABLES)
 }
 """Every variable of a store but ``status`` and ``status_detail``."""
+
+
+_MAY_BE_NEGATIVE = ("queue_growth",)
+
+
+def out_of_range(name: str, limit: float) -> str:
+    """Return what is wrong with a limit that a measure never has on its other side, or nothing.
+
+    Variables that somebody assigned may have any values.
+
+    Examples
+    --------
+    >>> out_of_range("ttft_p99_ms", -1.0)
+    'ttft_p99_ms is never below 0'
+    >>> out_of_range("ttft_p99_ms", 0.0), out_of_range("queue_growth", -0.1)
+    ('', '')
+    """
+    if problem := beyond_a_share(name, limit):
+        return problem
+    known = set(VARIABLES).union(*map(quantile_names, VARIABLES)) - set(_MAY_BE_NEGATIVE)
+    return f"{name} is never below 0" if limit < 0 and name in known else ""
 
 
 def mask_failed(values: dict[str, NDArray[Any]], status: NDArray[np.int8]) -> None:

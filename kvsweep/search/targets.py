@@ -15,7 +15,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.errors import InputError, clip, did_you_mean
 from kvsweep.limits import MAX_LIMIT
-from kvsweep.metrics import VARIABLES, beyond_a_share, quantile_names
+from kvsweep.metrics import VARIABLES, out_of_range, quantile_names
 from kvsweep.policies import Status
 from kvsweep.records import QUANTILES
 from kvsweep.search.samples import Floats
@@ -131,7 +131,7 @@ def parse_target(text: str, rules: Sequence[str]) -> Target:
         limit = math.nan
     check_limit(limit, where, f"; {_FORM}")
     check_metric(match["name"], rules, where)
-    if problem := beyond_a_share(match["name"], limit):
+    if problem := out_of_range(match["name"], limit):
         raise InputError(f"{where}: {problem}")
     at_most = match["sign"].startswith("<")
     if at_most == (match["name"] in HIGHER_IS_BETTER):

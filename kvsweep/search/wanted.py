@@ -17,7 +17,7 @@ from kvsweep.config.fleet import has_pools
 from kvsweep.config.overrides import with_overrides
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
-from kvsweep.metrics import attainment_name
+from kvsweep.metrics import attainment_name, out_of_range
 from kvsweep.search.aims import Aim
 from kvsweep.search.finding import SEEDS
 from kvsweep.search.problem import Problem, check_drawn, find_axis, make_problem, with_axis
@@ -186,6 +186,8 @@ def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:
     if own and given.get("threshold") is None:
         check_threshold(own, asked["metric"], lambda name: Target(name, 0.0).units)
     check_limit(float(asked["threshold"]), "--threshold")
+    if problem := out_of_range(asked["metric"], float(asked["threshold"])):
+        raise InputError(f"--threshold: {problem}")
     at_most = asked["metric"] not in HIGHER_IS_BETTER
     target = Target(asked["metric"], float(asked["threshold"]), at_most)
     axis = find_axis(sweep, asked["along"], "--along")

@@ -106,7 +106,7 @@ def test_a_part_of_a_store_has_the_recommendation_of_its_own_cells(run, results)
 
 
 def test_where_nothing_is_within_the_threshold_nothing_is_recommended(run, results):
-    never = ("--metric", "e2e_mean_ms", "--threshold", "-1")
+    never = ("--metric", "e2e_mean_ms", "--threshold", "0.001")
     code, out, _ = run("cliff", results, *never)
     found = json.loads(run("cliff", results, *never, "--json")[1])
     assert code == 0
@@ -580,3 +580,13 @@ def test_lists_of_options_that_are_given_twice_count_together(run, results):
     factors = ("--factors", "policy", "--factors", "gpu_blocks")
     found = json.loads(run("effects", results, "--metric", "steps", *factors, "--json")[1])
     assert found["factors"] == ["policy", "gpu_blocks"]
+
+
+@pytest.mark.parametrize("command", [("cliff",), ("plot", "cliff")])
+def test_a_measure_never_passes_what_it_never_has(run, results, command):
+    """A cliff at -1 preemptions was told to lie above all that was swept."""
+    name, *kind = command
+    code, _, err = run(name, results, *kind, "--threshold", "-1")
+    assert (code, err) == (2, "kvsweep: --threshold: preemption_rate is never below 0\n")
+    told = ("--metric", "queue_growth", "--threshold", "-0.1")
+    assert run("cliff", results, *told)[0] == 0

@@ -463,3 +463,14 @@ def test_a_burst_that_waits_for_nothing_is_no_steady_rate_either(tmp_path, find,
     (warning,) = found.warnings
     assert warning.kind == "burst"
     assert "all arrive before one is served in all 16 cells: latencies are those" in warning.text
+
+
+@pytest.mark.parametrize(("metric", "limit"), [("preemption_rate", -1.0), ("slo_attainment", 99.0)])
+def test_a_threshold_that_no_measure_passes_is_not_searched(tmp_path, metric, limit):
+    """It ran, and told that it holds nowhere."""
+    sweep = make_sweep(tmp_path, SMALL + "\n[slo]\nttft_ms = 300\n")
+    asked = {"metric": metric, "along": "gpu_blocks", "threshold": limit}
+    with pytest.raises(InputError, match=f"--threshold: {metric} is"):
+        cliff_problem(sweep, asked, Aim())
+    with pytest.raises(InputError, match="ttft_p99_ms is never below 0"):
+        size_problem(sweep, "blocks", ("ttft_p99_ms<=-3",), None, None, Aim(shown=True))
