@@ -54,12 +54,14 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     """
     from kvsweep.forecast import forecast
     from kvsweep.grid import plan
-    from kvsweep.store import Share
+    from kvsweep.store import Share, check_overwritable
     from kvsweep.workers.choosing import check_workers
 
     count, asked = options["workers"], ("processes", "scheduler", "scheduler_file", "wait")
     check_workers(count, **{key: options[key] for key in asked})
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
+    if options["overwrite"]:
+        check_overwritable(path)
     begun = thread_time()
     with waiting(preparing_text(sweep)):
         cells = plan(sweep, keep_requests=options["keep_requests"])

@@ -59,7 +59,14 @@ from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, left_to_do, opened
 from kvsweep.store.sources import Source, check_alike, chosen, refuse_unlike, unlike
 from kvsweep.store.unlike_sweeps import difference_of_sweeps
-from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
+from kvsweep.store.writing import (
+    check_overwritable,
+    default_path,
+    pending,
+    prepare,
+    real_path,
+    update_attributes,
+)
 
 __all__ = [
     "FOLDERS",
@@ -70,6 +77,7 @@ __all__ = [
     "Source",
     "Store",
     "check_alike",
+    "check_overwritable",
     "check_replaceable",
     "check_store",
     "chosen",

@@ -19,7 +19,7 @@ from kvsweep.store.inputs import input_sums
 from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root, encoded
-from kvsweep.store.places import filled, storage
+from kvsweep.store.places import exists, filled, storage
 from kvsweep.store.refusals import FORMAT, MAKER, damage, read_store, refuse_unsealed
 
 if TYPE_CHECKING:
@@ -103,6 +103,25 @@ def pending(
     """
     attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
     return _open(real_path(path), plan, attributes, sweep.base_dir, repair=False).pending()
+
+
+def check_overwritable(path: Where) -> None:
+    """Refuse to overwrite what is no store of results; nothing is changed.
+
+    Raises
+    ------
+    InputError
+        As `prepare`.
+    """
+    path = real_path(path)
+    if not exists(path):
+        return
+    if isinstance(path, Address):
+        from kvsweep.store import objects
+
+        objects.recognise(path, FORMAT)
+    else:
+        recognise(path, FORMAT)
 
 
 def real_path(path: str | Where) -> Where:

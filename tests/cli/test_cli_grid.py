@@ -598,3 +598,16 @@ def test_dry_run_refuses_the_wait_that_a_run_refuses(run, file, wait):
     told = run("grid", file, *wait)
     assert told[0] == 2
     assert run("grid", file, "--dry-run", *wait) == told
+
+
+def test_dry_run_refuses_to_overwrite_what_a_run_refuses(run, file, tmp_path):
+    """It told the size of a run that would end before it begins."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    (tmp_path / "list").write_text("mine")
+    for out in ("notes", "list"):
+        told = run("grid", file, "--overwrite", "--out", str(tmp_path / out))
+        assert told[0] == 2
+        assert run("grid", file, "--dry-run", "--overwrite", "--out", str(tmp_path / out)) == told
+    new = run("grid", file, "--dry-run", "--overwrite", "--out", str(tmp_path / "new.zarr"))
+    assert new[0] == 0
