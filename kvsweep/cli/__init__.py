@@ -24,6 +24,7 @@ from kvsweep.cli.from_vllm import from_vllm
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.merge import merge
+from kvsweep.cli.outputs import settings_problem
 from kvsweep.cli.plot import plot
 from kvsweep.cli.presets import presets
 from kvsweep.cli.replay import replay
@@ -150,6 +151,8 @@ def _explain(error: BaseException | None) -> int:
     if isinstance(error, OSError):
         drop_output()
         return fail("kvsweep", _reason(error))
+    if isinstance(error, UnicodeDecodeError) and (problem := settings_problem(error)):
+        return fail("kvsweep", problem)
     if error is None or isinstance(error, KeyboardInterrupt):
         raise error or KeyboardInterrupt
     if asked_to_end():  # Python tells what is raised while a class is made as another error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,6 +152,20 @@ def draw_beside(make: Callable[[], Figure], path: Path) -> dict[str, str | None]
             raise InputError(f"{path} is there and was not drawn by kvsweep: it is kept")
         save(make(), path)
     except Exception as error:  # of Matplotlib anything can come, and the results are in the store
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = settings_problem(error) or " ".join(str(error).split()) or type(error).__name__
         return {"figure": None, "no_figure": reason}
     return {"figure": str(path)}
+
+
+def settings_problem(error: Exception) -> str:
+    """Return what is wrong with the file of settings at which loading Matplotlib ended.
+
+    Empty if something else ended it.
+    """
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    inside = (each for each in frames if each.f_globals.get("__name__") == "matplotlib")
+    file = next((each.f_locals["fname"] for each in inside if "fname" in each.f_locals), None)
+    if file is None or not isinstance(error, UnicodeDecodeError):
+        return ""
+    remedy = "save it as UTF-8, or set MATPLOTLIBRC to another"
+    return f"{file}: Matplotlib's settings are not UTF-8; {remedy}"

@@ -379,3 +379,15 @@ def test_a_window_system_that_matplotlib_does_not_know_is_no_bug_of_ours(store, 
     asked = ("curve", "--metric", "steps", "--along", "gpu_blocks", "-o", "a.png")
     done = kvsweep_process("plot", "a.zarr", *asked)
     assert (done.returncode, done.stdout) == (0, "a.png\n"), done.stderr
+
+
+def test_settings_of_matplotlib_that_are_no_utf_8_are_bad_input(store, tmp_path, monkeypatch):
+    """`plot` ended with a traceback, told as a bug, and `grid` did not name the file."""
+    settings = tmp_path / "latin"
+    settings.write_bytes(b"font.family: d\xe9j\xe0\n")
+    monkeypatch.setenv("MATPLOTLIBRC", str(settings))
+    done = kvsweep_process("plot", store, "curve", "--metric", "steps", "--along", "gpu_blocks")
+    told = f"{settings}: Matplotlib's settings are not UTF-8; save it as UTF-8, or set MATPLOTLIBRC"
+    assert done.returncode == 2
+    assert f"kvsweep: {told} to another\n" in done.stderr
+    assert "Traceback" not in done.stderr
