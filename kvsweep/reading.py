@@ -129,11 +129,11 @@ def open_own(path: str | Path) -> FileIO:
         At once, if it is no regular file, such as a pipe, or cannot be opened.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    stream = FileIO(file, "rb")
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        stream.close()
-        raise OSError(errno.EINVAL, "is no regular file")
-    return stream
+    mode = os.fstat(file).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, f"is {'a folder' if stat.S_ISDIR(mode) else 'no regular file'}")
+    return FileIO(file, "rb")
 
 
 def read_text(path: Path, most: int, *, packed: bool = False) -> str:

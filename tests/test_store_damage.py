@@ -269,3 +269,18 @@ def test_of_a_root_that_cannot_be_read_a_remedy_is_told(whole, tmp_path, content
         kvsweep.run(sweep, out=store, workers=1)
     with pytest.raises(InputError, match=told.replace("$", "; so it is not overwritten$")):
         kvsweep.run(sweep, out=store, workers=1, overwrite=True)
+
+
+def test_a_root_that_is_a_folder_is_told_so(whole):
+    """The reason was "[Errno 21] Is a directory: 5", of a file that was left open."""
+    sweep, path, _ = whole
+    (path / "zarr.json").unlink()
+    (path / "zarr.json").mkdir()
+    told = r"a\.zarr: damaged: zarr\.json cannot be read: is a folder; put back a copy of it"
+    before = len(os.listdir("/dev/fd"))
+    for ask in (kvsweep.open_results, kvsweep.verify):
+        with pytest.raises(InputError, match=told):
+            ask(path)
+    assert len(os.listdir("/dev/fd")) == before
+    with pytest.raises(InputError, match=told):
+        kvsweep.run(sweep, out=path, workers=1)

@@ -176,4 +176,5 @@ def encoded(document: Mapping[str, Any]) -> bytes:
 
 def reason_of(error: Exception) -> str:
     """Return the first line of what an error says, or its type if it says nothing."""
-    return (str(error).splitlines() or [""])[0] or type(error).__name__
+    said = isinstance(error, OSError) and error.strerror
+    return said or (str(error).splitlines() or [""])[0] or type(error).__name__
