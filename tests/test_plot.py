@@ -1554,3 +1554,16 @@ def test_a_heatmap_says_what_is_hatched():
         told = " ".join(" ".join(text.get_text().split()) for text in figure.findobj(Text))
         assert ("hatched: no value" in told) == hatched
         check_layout(figure)
+
+
+def test_what_all_lines_of_a_trend_share_is_told_once():
+    """Each of its names had it, which made them too long to stand at the lines' ends."""
+    ds = at_rates(h8(3).isel(policy=[0]), [40.0, 200.0])
+    several = xr.concat([ds, ds], xr.Variable("limit", [1, 2]))
+    policy = ds["policy"].item()
+    (axes,) = plot.plot_cliff_trend(several, find_cliff(several), "rate").axes
+    assert {"limit 1", "limit 2"} <= {text.get_text() for text in axes.texts}
+    assert axes.get_title(loc="left").startswith(f"cliff of {policy}: where preemption_rate")
+    (axes,) = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes
+    assert [text.get_text() for text in axes.texts] == [policy]
+    assert axes.get_title(loc="left").startswith("cliff: where")

@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from kvsweep.analysis import variables
-from kvsweep.analysis.cliff_records import Cliff, GroupCliff
+from kvsweep.analysis.cliff_records import Cliff, GroupCliff, Labels
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, gathered
+from kvsweep.analysis.wording import BY_VALUE, gathered, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -73,7 +73,10 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     if over not in cliff.groups[0].labels:
         raise InputError(f"cliff figure: {over!r} is not an axis besides {cliff.along!r} and seed")
     refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
-    lines = gathered(cliff.groups, lambda g: {k: v for k, v in g.labels.items() if k != over})
+    shared = _shared(cliff, over)
+    lines = gathered(
+        cliff.groups, lambda g: {k: v for k, v in g.labels.items() if k not in (over, *shared)}
+    )
     names = [name for name, _ in lines]
     if len(lines) > MAX_LINES:
         raise InputError(
@@ -100,9 +103,17 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         style.number_axis(axes, ds[over], x_gib)
         _scale_cliffs(axes, cliff)
         style.group_thousands(axes, "y", y_gib)
-        _explain(axes, cliff)
+        _explain(axes, cliff, label(shared))
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
     return figure_of(axes)
+
+
+def _shared(cliff: Cliff, over: str) -> Labels:
+    """Return what all of several lines have in common, which none of them needs in its name."""
+    labels = [group.labels for group in cliff.groups]
+    first = {name: value for name, value in labels[0].items() if name != over}
+    shared = {k: v for k, v in first.items() if all(each[k] == v for each in labels)}
+    return {} if len(shared) == len(first) else shared
 
 
 def _aside(values: Floats, lines: int) -> float:
@@ -120,10 +131,11 @@ def _scale_cliffs(axes: Axes, cliff: Cliff) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _explain(axes: Axes, cliff: Cliff) -> None:
-    """Say above the panel what its cliffs are, and what triangles."""
+def _explain(axes: Axes, cliff: Cliff, shared: str) -> None:
+    """Say above the panel what its cliffs are, of what they all are, and what triangles are."""
     triangles = any(line.get_marker() in ("v", "^") for line in axes.lines)
-    lines = f"cliff: {passing(cliff)}".replace(" [", "\n[").split("\n")
+    what = f"cliff of {shared}" if shared else "cliff"
+    lines = f"{what}: {passing(cliff)}".replace(" [", "\n[").split("\n")
     told = "\n".join(textwrap.fill(line, style.LABEL_CHARACTERS) for line in lines)
     axes.set_title(told, loc="left", fontsize=7.5, pad=ABOVE_KEY if triangles else None)
     if triangles:
