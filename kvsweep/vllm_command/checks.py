@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from kvsweep.errors import InputError, escaped, shown
+from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.dtypes import cache_dtype
 from kvsweep.sizing.raising import state_bytes, tells_checkpoints
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.shapes import load_model
 from kvsweep.vllm_command.offload import SIZE, TRANSFER
-from kvsweep.vllm_command.values import Values
+from kvsweep.vllm_command.options import options
+from kvsweep.vllm_command.values import ONE_GROUP, Values
 
 _RUNS = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
 """Values of ``--dtype`` with 16 bits."""
@@ -97,14 +99,15 @@ def check_served(values: Values, served: Served) -> None:
     Raises
     ------
     InputError
-        If blocks follow from the attention that is chosen, a pipeline has what is not simulated of
-        one, or a threshold is longer than requests.
+        If blocks follow from the attention that is chosen, layers of several kinds are to be in one
+        group, a pipeline has what is not simulated of one, or a threshold is longer than requests.
     """
     for option in ("attention-backend", "attention-config"):
         if values.given(option) and served.model.is_latent and served.asked.block_size is None:
             told = "the size of blocks follows from it, with latent attention: give --block-size"
             raise values.problem(option, told)
     _check_states(values, served)
+    _check_groups(values, served)
     _check_pipeline(values, served)
     threshold, longest = (
         values.whole("long-prefill-token-threshold") or 0,
@@ -139,6 +142,18 @@ def _check_states(values: Values, served: Served) -> None:
                 "leave it out, and give by --set the blocks, block size and groups that `kvsweep "
                 "blocks` tells with it",
             )
+
+
+def _check_groups(values: Values, served: Served) -> None:
+    """Refuse layers of several kinds in one group; those of full attention are in one anyway."""
+    if not values.switch(ONE_GROUP):
+        return
+    groups = layout(served).groups
+    layers = (page.layer for group in groups for page in group.pages)
+    alike = all(layer.window is None and layer.state is None for layer in layers)
+    if len(groups) > 1 or not alike or any(map(values.given, _DRAFTS)):
+        told = options()[f"--{ONE_GROUP}"].why
+        raise values.problem(ONE_GROUP, f"{told}; leave it out to go on without it")
 
 
 _DRAFTS = ("speculative-config", "spec-method")

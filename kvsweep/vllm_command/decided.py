@@ -34,7 +34,7 @@ from kvsweep.vllm_command.step_limits import (
     step_limits,
     told_of_item,
 )
-from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
+from kvsweep.vllm_command.values import ONE_GROUP, Values, refuse_what_is_not_simulated
 from kvsweep.vllm_command.words import Command
 
 
@@ -140,10 +140,11 @@ def settings_of(command: Command, known: Known) -> Settings:
 
 
 def _idle(values: Values, lines: list[Line]) -> list[str]:
-    """Return the options that are given and decide no line, as they may do."""
+    """Return the options that are given and decide no line, as they may do, or of other models."""
     may = ("gpu-memory-utilization", "kv-cache-memory-bytes", "long-prefill-token-threshold")
     decide = " ".join(line.why for line in lines)
-    return [f"--{name}" for name in may if values.given(name) and f"--{name}" not in decide]
+    idle = [f"--{name}" for name in may if values.given(name) and f"--{name}" not in decide]
+    return [*idle, f"--{ONE_GROUP}"] if values.switch(ONE_GROUP) else idle
 
 
 ORDER = ("model", "engine", "cache", "latency", "cluster")

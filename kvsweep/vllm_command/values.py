@@ -137,6 +137,10 @@ class Values:
         return value
 
 
+ONE_GROUP = "disable-hybrid-kv-cache-manager"
+"""What some models only change by, which `kvsweep.vllm_command.checks` sees to."""
+
+
 def refuse_what_is_not_simulated(command: Command) -> None:
     """Refuse options that decide what no simulation does.
 
@@ -147,6 +151,8 @@ def refuse_what_is_not_simulated(command: Command) -> None:
     """
     for option, value in command.values.items():
         if option.role != "refused" or any(_same(value, fine) for fine in option.fine):
+            continue
+        if option.name == f"--{ONE_GROUP}":
             continue
         told = option.name if value is True else f"{option.name} {_on_one_line(value)}"
         raise InputError(f"{command.where}: {told}: {option.why}; leave it out to go on without it")

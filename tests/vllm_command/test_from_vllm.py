@@ -212,7 +212,6 @@ def test_drafts_need_to_know_what_is_accepted():
     [
         ("--max-num-queued-reqs 8", "--max-num-queued-reqs 8: requests that are refused when"),
         ("--prefill-schedule-interval 2", "--prefill-schedule-interval 2: steps that admit no"),
-        ("--disable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager: layers of all"),
         ("--hf-overrides '{\"a\": 1}'", '--hf-overrides {"a": 1}: what it changes is not read'),
         ("--dtype float32", "--dtype float32: weights of 4 bytes are not counted"),
         ("--dtype fp16", "of those of 2 vLLM knows bfloat16, float16 and half"),
@@ -1262,3 +1261,18 @@ def test_what_mtp_loses_beside_a_tier_is_told():
 
     assert "a hit does without its last block" in notes("mtp")
     assert "a hit does without its last block" not in notes("draft_model")
+
+
+def test_one_group_of_all_layers_is_refused_where_there_are_several_kinds():
+    """It was refused of models that have one kind, for which vLLM changes nothing."""
+    option = "--disable-hybrid-kv-cache-manager"
+    found = taken(option)
+    assert keys(found) == keys(taken())
+    assert f"without effect here: {option}" in " | ".join(found.notes)
+    for model in ("gpt-oss-20b", "qwen3-next-80b-a3b -tp 4"):
+        with pytest.raises(InputError, match=f"{option}: layers of all kinds in one group are not"):
+            answer(Question((f"vllm serve {model} {option}",), gpu="h100"))
+        assert answer(Question((f"vllm serve {model} --no{option[1:]}",), gpu="h100"))
+    drafts = "--spec-method eagle3 --spec-model x --spec-tokens 3"
+    with pytest.raises(InputError, match=f"{option}: layers of all kinds"):
+        taken(f"{option} {drafts}", acceptance=(0.7,))
