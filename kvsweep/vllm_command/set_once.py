@@ -54,6 +54,11 @@ def times_set(script: str) -> Counter[str]:
     return found
 
 
+def runs_others(script: str) -> bool:
+    """Return whether a script reads another one, which sets what it likes."""
+    return _OTHERS.search(script) is not None
+
+
 def is_plain(value: str) -> bool:
     """Return whether a value is the same in a script, quoted or not."""
     return _WORDS.fullmatch(value) is not None
@@ -98,7 +103,7 @@ def set_once(script: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     used: set[str] = set()
-    if _OTHERS.search(script):
+    if runs_others(script):
         return found
     times = times_set(script)
     joined = _GOES_ON.sub(" ", _QUOTED.sub(lambda text: text[0].replace("\n", "\0"), script))

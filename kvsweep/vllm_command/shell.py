@@ -168,7 +168,7 @@ def is_in_a_loop(text: str) -> bool:
     >>> is_in_a_loop("for i in 0 1; do vllm serve m --port 800$i & done"), is_in_a_loop("for a in")
     (True, False)
     """
-    parts = re.split(r"\bdone\b", _OPAQUE.sub(_uncommented, text))
+    parts = re.split(r"\bdone\b", without_comments(text))
     begins = ((part, _LOOP.search(part)) for part in parts)
     return any(found and _LOOPED.search(part, found.end()) for part, found in begins)
 
@@ -219,7 +219,7 @@ def _of_text(text: str, where: str) -> Iterator[_Run]:
     text = without_what_is_taken_back(_FENCE.sub("", text))
     if text.count("`") == sum(found[0][0] == "`" for found in _JOINED.finditer(text)):
         text = _JOINED.sub("\\\n", text)
-    plain = _OPAQUE.sub(_uncommented, text)
+    plain = without_comments(text)
     refuse_pieces(plain.replace("\\\n", " "), where)
     if constants := set_once(plain):
         text = put_in(plain, constants)
@@ -281,6 +281,11 @@ def _lines(text: str) -> Iterator[str]:
     text = _ARRAY.sub(lambda found: found[0].replace("\n", " "), text)
     for line in _END.split(_STREAM.sub(" ", text)):
         yield _PLACE.sub(lambda found: opaque[int(found[1])], line)
+
+
+def without_comments(text: str) -> str:
+    """Return a script without its comments."""
+    return _OPAQUE.sub(_uncommented, text)
 
 
 def _uncommented(found: re.Match[str]) -> str:

@@ -4,7 +4,9 @@ import pytest
 import yaml
 
 from kvsweep.errors import InputError
+from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.manifests import read_manifest
+from kvsweep.vllm_command.script_defaults import with_defaults
 from kvsweep.vllm_command.set_once import set_once
 from kvsweep.vllm_command.words import read_command
 
@@ -147,3 +149,64 @@ def test_a_command_is_not_given_what_is_set_behind_it():
     with pytest.raises(InputError, match=r"\$M: a variable of the shell"):
         read_command(["vllm serve $M -tp 2\nM=x"])
     assert read_command(["M=x\nvllm serve $M -tp 2"]).model == "x"
+
+
+@pytest.mark.parametrize(
+    ("script", "read"),
+    [
+        ("vllm serve ${M:-a/b}", "vllm serve a/b"),
+        ("vllm serve ${M-a/b} -tp ${TP:-2} # or ${N:-3}", "vllm serve a/b -tp 2"),
+        ('M="${M:-a/b}"\nvllm serve $M', "vllm serve a/b"),
+        ("M=${M:-a}\nvllm serve ${M:-b}", "vllm serve a"),
+        ("vllm serve a ${EXTRA:-}", "vllm serve a"),
+        ("M=a\nvllm serve ${M:-b}", "vllm serve a"),
+    ],
+)
+def test_defaults_of_what_a_script_does_not_set_are_taken_and_told(script, read):
+    found = command_of(script, "a.sh")
+    assert found.text == read
+    names = with_defaults(script)[1]
+    told = f"not set in the script, so that their defaults are taken: {', '.join(names)}"
+    assert found.notes == ((told,) if names else ())
+    assert ("N" in names) is False
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "vllm serve ${1:-a}",
+        "vllm serve ${M:-$(cat x)}",
+        "source .env\nvllm serve ${M:-a}",
+        "read M\nvllm serve ${M:-a}",
+        "if [ $1 ]; then M=b; fi\nvllm serve ${M:-a}",
+        "if [ $1 ]; then M=b; fi\nM=${M:-a}\nvllm serve $M",
+        ": ${M:=b}\nvllm serve ${M:-a}",
+        "vllm serve ${SLURM_JOB_NAME:-a}",
+        "envs:\n  M: b\nrun: |\n  vllm serve ${M:-a}",
+        "vllm serve $M",
+    ],
+)
+def test_defaults_of_what_may_be_set_are_not_taken(script):
+    assert with_defaults(script) == (script, ())
+    with pytest.raises(InputError, match="a variable of the shell: put in its value"):
+        command_of(script, "a.sh")
+
+
+def test_defaults_of_a_manifest_s_script_are_asked_for():
+    """Its variables may come from elsewhere, as of a Secret."""
+    pod = {"containers": [{"name": "c", "command": ["bash", "-c", "vllm serve ${M:-a}"]}]}
+    text = yaml.safe_dump({"kind": "Pod", "metadata": {"name": "p"}, "spec": pod})
+    with pytest.raises(InputError, match="a variable of the shell"):
+        command_of(text, "f.yaml")
+
+
+def test_comments_of_a_script_with_defaults_are_read_as_without():
+    """Lines of Slurm say how many servers there are."""
+    begin = "#!/bin/bash\n#SBATCH -N 2 # don't\n#SBATCH --ntasks-per-node=1\n"
+    told, plain = (
+        command_of(f"{begin}srun vllm serve {model}", "a.sh") for model in ("${M:-a}", "a")
+    )
+    assert told.text == plain.text
+    assert len(plain.notes) == 1
+    assert told.notes[:1] == plain.notes
+    assert with_defaults("vllm serve ${M:-a} # ${N:-b}") == ("vllm serve a # ${N:-b}", ("M",))
