@@ -13,6 +13,7 @@ from kvsweep.analysis.wording import counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
+from kvsweep.reading import check_folder
 from kvsweep.seeding import noted, reached
 from kvsweep.store import (
     FOLDERS,
@@ -93,6 +94,7 @@ def merge(
     path = store_place(out)
     if not stores:
         raise InputError("stores: at least one store")
+    check_folder(folder)
     sources = [Source.open(located(store)) for store in stores]
     for source in sources:
         if overlap(path, source.path):

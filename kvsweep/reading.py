@@ -83,6 +83,18 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
+def check_folder(folder: str | Path | None) -> None:
+    """Refuse a folder to look for files in that is none; None: none is given.
+
+    Raises
+    ------
+    InputError
+        Naming it.
+    """
+    if folder is not None and not Path(folder).is_dir():
+        raise InputError(f"--folder: {str(folder)!r} is no folder")
+
+
 def refuse_store(path: Path, wanted: str) -> None:
     """Refuse a store of results where a file is `wanted`: ``a sweep``, ``a trace``.
 

@@ -15,6 +15,7 @@ from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 from kvsweep.policies import Status
+from kvsweep.reading import check_folder
 from kvsweep.store import (
     FOLDERS,
     FORMAT,
@@ -128,10 +129,9 @@ def verify(
     """
     if sample < 0:
         raise InputError(f"sample: must be at least 0, got {sample}")
-    if folder is not None and not Path(folder).is_dir():
-        raise InputError(f"folder: {str(folder)!r} is no folder")
+    check_folder(folder)
     if folder is not None and not sample:
-        raise InputError("folder: has no effect with sample 0, which simulates nothing")
+        raise InputError("--folder: has no effect with --sample 0, which simulates nothing")
     path = located(store)
     root, found = check_store(path)
     report = Verification(str(path), found.compared, tuple(found.files))

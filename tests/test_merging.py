@@ -346,3 +346,11 @@ def test_what_is_at_out_must_be_the_same_too(sweep, monkeypatch):
     assert tree(Path("merged.zarr")) == before
     kvsweep.merge(["other.zarr"], out="merged.zarr", overwrite=True)
     assert tree(Path("merged.zarr")) == tree(Path("other.zarr"))
+
+
+def test_a_folder_for_traces_that_is_none_is_refused(sweep):
+    """It was taken without a word where no file is read of it."""
+    stores = shares(sweep, 2)
+    with pytest.raises(InputError, match="folder: 'nope' is no folder"):
+        kvsweep.merge(stores, out="merged.zarr", folder="nope")
+    assert not Path("merged.zarr").exists()

@@ -172,7 +172,7 @@ def test_a_folder_that_is_none_or_that_nothing_asks_is_refused(run, path):
     """It was taken without a word where no file is read of it."""
     for folder in ("nope", "a.zarr/zarr.json"):
         code, _, err = run("verify", str(path), "--folder", folder)
-        assert (code, err) == (2, f"kvsweep: folder: {folder!r} is no folder\n")
+        assert (code, err) == (2, f"kvsweep: --folder: {folder!r} is no folder\n")
     code, _, err = run("verify", str(path), "--folder", ".", "--sample", "0")
     assert (code, err.count("\n")) == (2, 1)
-    assert "has no effect with sample 0" in err
+    assert "--folder: has no effect with --sample 0" in err
