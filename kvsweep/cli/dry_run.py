@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.cli.base import print_json
 from kvsweep.cli.progress import span, waiting
 from kvsweep.cli.terminal import echo
+from kvsweep.errors import InputError
 from kvsweep.processors import usable_processors
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     count, asked = options["workers"], ("processes", "scheduler", "scheduler_file", "wait")
     check_workers(count, **{key: options[key] for key in asked})
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
+    _refuse_below_a_file(path)
     if options["overwrite"]:
         check_overwritable(path)
     begun = thread_time()
@@ -97,6 +99,13 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "busy": expected.busy,
         "processor_seconds": expected.processor,
     }
+
+
+def _refuse_below_a_file(path: Where) -> None:
+    """Refuse a place that no run can write to."""
+    above = path.parents if isinstance(path, Path) else ()
+    if (file := next((each for each in above if each.is_file()), None)) is not None:
+        raise InputError(f"{path}: cannot be written: {file} is a file, not a folder")
 
 
 def _left(

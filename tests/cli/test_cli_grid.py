@@ -605,7 +605,7 @@ def test_dry_run_refuses_to_overwrite_what_a_run_refuses(run, file, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
     (tmp_path / "list").write_text("mine")
-    for out in ("notes", "list"):
+    for out in ("notes", "list", "list/a.zarr"):
         told = run("grid", file, "--overwrite", "--out", str(tmp_path / out))
         assert told[0] == 2
         assert run("grid", file, "--dry-run", "--overwrite", "--out", str(tmp_path / out)) == told
