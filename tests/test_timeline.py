@@ -338,6 +338,7 @@ def test_the_command_writes_a_timeline_and_keeps_what_is_there(sweep, tmp_path, 
         (["--timeline", "life.gif"], "is written as .html, .png, .svg or .pdf"),
         (["--timeline", "nowhere/life.png"], "there is no folder 'nowhere'"),
         (["--dark"], "--dark: has no effect without --timeline"),
+        (["--timeline", "a.html", "--dark"], "--dark: has no effect on a page, which is dark"),
         (["--overwrite"], "--overwrite: has no effect without --timeline"),
     ],
 )

@@ -116,6 +116,8 @@ def _check_asked(timeline: Path | None, dark: bool) -> None:
             raise InputError("--dark: has no effect without --timeline")
     elif timeline.suffix.lower() not in (".html", *FIGURES):
         raise InputError(f"--timeline {timeline}: is written as .html, .png, .svg or .pdf")
+    elif dark and timeline.suffix.lower() == ".html":
+        raise InputError("--dark: has no effect on a page, which is dark where its browser is")
 
 
 def _draw_timeline(path: Path, found: Replay, dark: bool) -> None:
