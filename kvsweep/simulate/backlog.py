@@ -30,7 +30,7 @@ def backlog(
     records = inputs.lanes[lanes]
     first, which = np.unique(records["request_lo"], return_inverse=True)
     arrival = inputs.requests["arrival"][first[:, None] + np.arange(delay_us.shape[1])]
-    closed = records["closed_loop"] > 0
+    closed = records["follow_ups"] > 0  # not of roles: they too go from event to event
     span = (arrival[:, -1] - arrival[:, 0])[which] / 1e6
     return {
         "arrivals_s": np.where(closed, np.nan, span),
