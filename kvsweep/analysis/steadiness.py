@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
 from kvsweep.analysis.warning_records import ResultWarning, seen
-from kvsweep.analysis.wording import two_digits
+from kvsweep.analysis.wording import number, two_digits
+
+if TYPE_CHECKING:
+    from kvsweep.config import Scenario
 
 # Waiting lists grow if more than GROWTH of the later arrivals is left waiting, in the mean over the
 # seeds, and also more than a cluster just below its capacity shows while it fills (k instances, n
@@ -21,6 +27,10 @@ GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
 # tenth and more: of an H100 whose requests take 10 s, 1 % of 20,000 requests is preempted at 53
 # requests/s, of 2,000 (a third of the time) at 57, of 1,000 (two thirds) at 63.
 FILLING = 0.2
+
+# Requests are held back where the most that may be under way nearly always are, and a rate is not
+# met by a tenth: a rate that is served lacks some per cent of itself in a list that ends.
+HELD, UNMET = 0.9, 0.9
 
 
 def queue_growth(cells: Cells) -> ResultWarning | None:
@@ -74,6 +84,47 @@ def burst(cells: Cells) -> ResultWarning | None:
         f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
         "not of a steady rate; for that take more requests at a rate below capacity",
     )
+
+
+def held_back(cells: Cells) -> ResultWarning | None:
+    """Warn of a rate that is never sent, as no more than some requests may be under way."""
+    if not (cells.cliff or cells.sized):
+        return None  # who sets both compares loads, and `throughput_rps` tells what was served
+    most, rate = cells.settings(_most_at_once, np.float64), cells.settings(_rate, np.float64)
+    if most is None or rate is None or not np.isfinite(most).any():
+        return None
+    served = cells.number("throughput_rps")
+    under_way = served * cells.number("e2e_mean_ms") / 1000  # Little's law
+    where = cells.ok & (under_way > HELD * most) & (served < UNMET * rate)
+    found = seen(cells, where, under_way / most)
+    if found is None:
+        return None
+    at = found.worst
+    asked = "" if np.isinf(rate[at]) else f", not {number(rate[at])}"
+    return found.warning(
+        "held-back",
+        f"requests are held back{found.share}: workload.concurrency lets {most[at]:,.0f} be under "
+        f"way, and {number(under_way[at])} are in the mean{found.setting}, so that "
+        f"{number(served[at])} are sent each second{asked}, and how long they are held counts in "
+        "no latency; leave it out to ask for a rate",
+    )
+
+
+def _most_at_once(scenario: Scenario) -> float:
+    """Return how many requests may be under way; NaN: any number."""
+    workload = scenario.workload
+    return math.nan if workload is None else workload.concurrency or math.nan
+
+
+def _rate(scenario: Scenario) -> float:
+    """Return the requests/s that a scenario asks for; inf of a trace's own, NaN of none."""
+    workload = scenario.workload
+    if workload is None:
+        return math.nan
+    if workload.trace:
+        read = workload.read
+        return math.nan if read is not None and read.arrivals == "at-once" else math.inf
+    return math.nan if workload.rate is None else workload.rate
 
 
 def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -29,7 +29,7 @@ from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.one_priority import one_priority
 from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.settings import values_of
-from kvsweep.analysis.steadiness import burst, filling, queue_growth
+from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
@@ -140,6 +140,7 @@ CHECKS = (
     queue_growth,
     burst,
     filling,
+    held_back,
     late_start,
     assumed_blocks,
     fast_link,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.cells import SEED, Cells
 from kvsweep.analysis.losses import errored, horizon, rejected, timed_out, unservable
-from kvsweep.analysis.steadiness import burst, filling, queue_growth
+from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
 from kvsweep.policies import Status
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Numbers = dict[str, Floats]
 
-CHECKS = (rejected, timed_out, errored, horizon, queue_growth, burst, filling)
+CHECKS = (rejected, timed_out, errored, horizon, queue_growth, burst, filling, held_back)
 """Those that are about latencies: in a search nobody looks at the rest, nor at other values."""
 
 READ = (
@@ -38,6 +38,7 @@ READ = (
     "arrivals_s",
     "e2e_mean_ms",
     "scheduling_delay_mean_ms",
+    "throughput_rps",
 )
 """Measures that the checks read: they are kept of all values, as any may be the answer."""
 

@@ -474,3 +474,19 @@ def test_a_threshold_that_no_measure_passes_is_not_searched(tmp_path, metric, li
         cliff_problem(sweep, asked, Aim())
     with pytest.raises(InputError, match="ttft_p99_ms is never below 0"):
         size_problem(sweep, "blocks", ("ttft_p99_ms<=-3",), None, None, Aim(shown=True))
+@pytest.mark.parametrize(("find", "rate"), [("rate", 4.0), ("instances", 64.0)])
+def test_a_rate_that_is_never_sent_is_told(tmp_path, find, rate):
+    """Of two under way at once any rate was kept, and nothing said that it was not sent."""
+    text = NO_GRID.replace("500.0", f"{rate}\nconcurrency = 2\n\n[cache]\ngpu_blocks = 20000")
+    (found,), _ = run(sized(tmp_path, text, find, ("tpot_p99_ms<=1000",)))
+    (warning,) = found.warnings
+    assert warning.kind == "held-back"
+    assert "workload.concurrency lets 2 be under way" in warning.text
+    assert "are sent each second, not 64, and" in warning.text
+    slow = text.replace(f"rate = {rate}", "rate = 0.01")
+    (found,), _ = run(sized(tmp_path, slow, "instances", ("tpot_p99_ms<=1000",)))
+    assert found.warnings == ()
+    (found,), _ = run(
+        sized(tmp_path, slow.replace("rate = 0.01\n", ""), "instances", ("tpot_p99_ms<=1000",))
+    )
+    assert found.warnings == ()
