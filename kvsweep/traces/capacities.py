@@ -47,8 +47,8 @@ def memory_of(model: str, block_size: int, **served: Any) -> Memory:
     Raises
     ------
     InputError
-        If the model is not known, or its blocks are not those of a trace: of other tokens, or of
-        several kinds of layers.
+        If the model is not known, or its blocks are not those of a trace: of other tokens, of
+        several kinds of layers, or of a window, which keeps and hits others than a prompt's.
     """
     found = answer(Question(model=model, block_size=block_size, blocks=MAX_BLOCKS, **served))
     assert found.layout is not None  # there is a model
@@ -56,6 +56,11 @@ def memory_of(model: str, block_size: int, **served: Any) -> Memory:
         raise InputError(
             f"--model: {model} has several kinds of layers, whose blocks are kept apart: its hits "
             "do not follow from the number of blocks alone"
+        )
+    if not found.layout.plain:
+        raise InputError(
+            f"--model: {model} has a sliding window in all layers, which keeps other blocks of a "
+            "prompt than full attention: its hits do not follow from these"
         )
     if found.block_size != block_size:
         raise InputError(f"--model: blocks of {model} have {found.block_size} tokens here")

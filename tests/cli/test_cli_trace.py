@@ -512,3 +512,10 @@ def test_numbers_of_blocks_that_are_given_twice_count_together(run, files):
     assert (code, json.loads(out)["capacities"]["blocks"]) == (0, [3, 4, 9])
     code, _, err = run(*line, "--blocks", "")
     assert (code, "expected numbers as in 1000,2000" in err) == (2, True)
+
+
+def test_hits_of_a_window_are_not_those_of_full_attention(run, files):
+    """Mistral-7B keeps of 300 blocks what its window of 4,096 tokens needs: told were all hits."""
+    code, out, err = run("trace", "hits", f"{files}/azure.csv", "--model", "mistral-7b")
+    assert (code, out) == (2, "")
+    assert "--model: mistral-7b has a sliding window in all layers, which keeps other" in err
