@@ -39,6 +39,7 @@ READ = (
     "e2e_mean_ms",
     "scheduling_delay_mean_ms",
     "throughput_rps",
+    "pull_wait_mean_ms",
 )
 """Measures that the checks read: they are kept of all values, as any may be the answer."""
 

@@ -51,7 +51,8 @@ def queue_growth(
     arrival_us : int64 (lists, requests)
         Arrivals of each request list, not decreasing.
     delay_us : int64 (cells, requests)
-        From arrival to the first step; negative for a request that had none and so waits for none.
+        From arrival to the first step, where prefill and decode are apart to the first token;
+        negative for a request that had none and so waits for none.
     which : int (cells,)
         The list of each cell.
 

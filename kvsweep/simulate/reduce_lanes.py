@@ -47,8 +47,7 @@ def reduce_lanes(
     """
     values = _tallied(inputs, outputs) | _totals(outputs)
     for measured in alike(inputs, outputs):
-        delay = replace(measured, warmup=0).rows(outputs.delay)
-        found = _quantiles(measured) | backlog(inputs, measured.lanes, delay)
+        found = _quantiles(measured) | backlog(inputs, measured.lanes, _waits(measured))
         found["priority_inversions"] = (
             _inversions(measured) if ranked else np.zeros_like(measured.lanes)
         )
@@ -83,6 +82,20 @@ def _quantiles(measured: Measured) -> dict[str, NDArray[Any]]:
     per_token.sort(axis=1)
     values["tpot_ms"] = latency_quantiles(per_token, counts["tpot"][measured.lanes])
     return values
+
+
+def _waits(measured: Measured) -> NDArray[np.int64]:
+    """Return how long each request waits for service, those of a warmup too; (cells, requests).
+
+    That is to its first step, and of prefill and decode apart to its first token, which is made on
+    the other side: it may wait for room on both.
+    """
+    every = replace(measured, warmup=0)
+    delay = every.rows(measured.outputs.delay)
+    apart = measured.inputs.lanes["disaggregated"][measured.lanes] != 0
+    if not apart.any():
+        return delay
+    return np.where(apart[:, None], every.rows(measured.outputs.ttft), delay)
 
 
 def _narrow(times_us: NDArray[np.int64]) -> NDArray[Any]:

@@ -139,14 +139,23 @@ def test_what_still_waits_at_a_horizon_waits():
     assert cells["queue_growth"][1, 0] == pytest.approx(cells["queue_growth"][0, 0], abs=0.1)
 
 
-def test_prefill_and_decode_apart_have_a_rate():
-    """They go from event to event as closed loops do, and were taken for such: no warning came."""
-    roles = {"prefill": {"instances": 1}, "decode": {"instances": 1}, "kv_transfer_bandwidth": 1.0}
-    cell = scenario(workload={"rate": 2000.0, "requests": 60}, cluster=roles)
+@pytest.mark.parametrize(("instances", "growth"), [(1, 0.75), (8, 0.0)])
+def test_prefill_and_decode_apart_have_a_rate(instances, growth):
+    """They go from event to event as closed loops do, and were taken for such: no warning came.
+
+    A decode instance serves one of 10 ms at a time, 100 each second of 400 that arrive; they wait
+    there, once they were prefilled.
+    """
+    roles = {
+        "prefill": {"instances": 8, "gpu_blocks": 1000},
+        "decode": {"instances": instances},
+        "kv_transfer_bandwidth": 1000.0,
+    }
+    cell = scenario(workload={"rate": 400.0, "requests": 400}, cluster=roles)
     cells = simulated(cell, keep_requests=True, seeds=2)
-    arrival, start = cells["request_arrival_us"][0], cells["request_scheduled_us"][0]
+    arrival, waits = cells["request_arrival_us"][0], cells["request_ttft_us"][0]
     for seed in range(2):
-        delay = (start[seed] - arrival[seed]).tolist()
-        assert cells["queue_growth"][0, seed] == counted(arrival[seed].tolist(), delay) > 0.3
+        expected = counted(arrival[seed].tolist(), waits[seed].tolist())
+        assert cells["queue_growth"][0, seed] == expected == pytest.approx(growth, abs=0.1)
         span = arrival[seed].max() - arrival[seed].min()
         assert cells["arrivals_s"][0, seed] == pytest.approx(span / 1e6)
