@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
+from kvsweep.analysis.session_times import in_sessions, session_times
 from kvsweep.analysis.warning_records import ResultWarning, seen
 from kvsweep.analysis.wording import number, two_digits
 
@@ -77,13 +78,21 @@ def burst(cells: Cells) -> ResultWarning | None:
     service = span[found.worst] + sooner[found.worst]
     what = "the cliff is that" if cells.cliff else "latencies are those"
     several = any(len(cells.axes[name]) > 1 for name in cells.labels(found.worst))
+    takes, over = _words(cells, found.worst, service)
     return found.warning(
         "burst",
         f"{found.value('injected'):,.0f} requests arrive within {two_digits(span[found.worst])} s"
-        f"{found.setting if several else ''}, where one takes {two_digits(service)} s to serve"
-        f"{found.share and '; all arrive before one is served' + found.share}: {what} of a burst, "
+        f"{found.setting if several else ''}, where {takes}"
+        f"{found.share and f'; all arrive before one is {over}' + found.share}: {what} of a burst, "
         "not of a steady rate; for that take more requests at a rate below capacity",
     )
+
+
+def _words(cells: Cells, at: tuple[int, ...], seconds: float) -> tuple[str, str]:
+    """Return how long a request or session takes, and the word for its end."""
+    if cells.sized and in_sessions(cells)[at]:
+        return f"a session lasts {two_digits(seconds)} s", "over"
+    return f"one takes {two_digits(seconds)} s to serve", "served"
 
 
 def held_back(cells: Cells) -> ResultWarning | None:
@@ -128,12 +137,17 @@ def _rate(scenario: Scenario) -> float:
 
 
 def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the seconds within which requests arrive, and the mean from first step to end."""
+    """Return the seconds within which requests arrive, and the mean from first step to end.
+
+    Where a server is sized for sessions the latter is of a session, after which as many end as
+    begin: before, the load grows.
+    """
     service = cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")
     # Who is prefilled elsewhere waits for room where it is decoded, too.
     service -= np.nan_to_num(cells.number("pull_wait_mean_ms"))
     service /= 1000
-    return cells.number("arrivals_s"), service
+    span = cells.number("arrivals_s")
+    return session_times(cells, span, service) if cells.sized else (span, service)
 
 
 def _at_once(
@@ -161,7 +175,7 @@ def filling(cells: Cells) -> ResultWarning | None:
     return found.warning(
         "filling",
         f"{found.value('injected'):,.0f} requests arrive within {measured} s{found.setting}, "
-        f"where one takes {two_digits(service[at])} s to serve"
+        f"where {_words(cells, at, service[at])[0]}"
         f"{found.share and '; so few' + found.share}: the cluster fills up for {share[at]:.0%} of "
         "that time, so that a steady rate is harder to keep than this; take more requests, or let "
         "the first be workload.warmup",

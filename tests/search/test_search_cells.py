@@ -490,3 +490,21 @@ def test_a_rate_that_is_never_sent_is_told(tmp_path, find, rate):
         sized(tmp_path, slow.replace("rate = 0.01\n", ""), "instances", ("tpot_p99_ms<=1000",))
     )
     assert found.warnings == ()
+
+
+@pytest.mark.parametrize("arrivals", ["fixed", "closed-loop"])
+def test_few_sessions_for_their_rate_are_told(tmp_path, arrivals):
+    """132 conversations a second were "kept" by a server of 5, as none was over when all had begun.
+
+    Each lasts three minutes of pauses; how long one request takes says nothing of that.
+    """
+    rounds = f'sessions = {{ rounds = 4, think_time_s = 60.0, arrivals = "{arrivals}" }}'
+    text = NO_GRID.replace("500.0", f"4.0\n{rounds}\n\n[cache]\ngpu_blocks = 20000")
+    (found,), _ = run(sized(tmp_path, text, "rate", ("tpot_p99_ms<=1000",)))
+    (warning,) = found.warnings
+    assert warning.kind == "burst"
+    assert "where a session lasts 18" in warning.text
+    assert "all arrive before one is over in all 16 cells: latencies are those" in warning.text
+    short = text.replace("= 60.0", "= 0.1").replace("rate = 4.0", "rate = 0.05")
+    (found,), _ = run(sized(tmp_path, short, "instances", ("tpot_p99_ms<=1000",)))
+    assert found.warnings == ()
