@@ -494,7 +494,7 @@ def test_a_rate_that_is_never_sent_is_told(tmp_path, find, rate):
 
 @pytest.mark.parametrize("arrivals", ["fixed", "closed-loop"])
 def test_few_sessions_for_their_rate_are_told(tmp_path, arrivals):
-    """132 conversations a second were "kept" by a server of 5, as none was over when all had begun.
+    """133 conversations a second were "kept" by a server of 5, as none was over when all had begun.
 
     Each lasts three minutes of pauses; how long one request takes says nothing of that.
     """
