@@ -798,3 +798,19 @@ def test_it_is_told_where_gpus_are_more_than_a_node_has(load):
     latency = '[cache]\ngpu_blocks = 5000\n[latency]\nmodel = "deepseek-v3/h100/tp16-roofline"\n'
     (said,) = told(load(latency), exchange_text)
     assert "what the 16 GPUs of deepseek-v3/h100/tp16-roofline exchange is that of one node" in said
+
+
+def test_models_whose_blocks_differ_are_told_apart(load):
+    """Two lines said "on 40 GiB", with one of twice the blocks, and not of which cells."""
+    first, second = model_texts(
+        load(OF_GIB + LATENCY + '[grid]\n"model.dtype" = ["auto", "fp8"]\n')
+    )
+    assert "tp 1, pp 1 on 5.0547 GiB: " in first
+    assert "tp 1, pp 1, keys and values in fp8 on 5.0547 GiB: " in second
+    shares = '[grid]\n"model.utilization" = [0.8, 0.9]\n"cache.block_size" = [16, 32]\n'
+    told = [text.partition(" on h100")[0] for text in model_texts(load(ON_H100 + shares))]
+    known = ("block_size 16, utilization 0.8", "block_size 16, utilization 0.9")
+    assert [text.partition("pp 1, ")[2] for text in told] == [
+        *known,
+        "block_size 32, utilization 0.8",
+    ]

@@ -65,7 +65,7 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
     told = sized(scenario, folder)
     assert told.served is not None
     assert told.layout is not None
-    name = f"{told.served.model.name}, tp {model.tp}, pp {model.pp}"
+    name = f"{told.served.model.name}, tp {model.tp}, pp {model.pp}{_asked(scenario, told)}"
     if model.decides:
         where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
         size = told.blocks * max(told.layout.block_bytes) / GIB
@@ -77,6 +77,20 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
     times = _times(scenario, told, folder)
     wins = (_who_wins(scenario, told, blocks), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, _steps(scenario), times)))
+
+
+def _asked(scenario: Scenario, told: Answer) -> str:
+    """Say what else a scenario gives that decides blocks: several of them are told by it."""
+    model, cache = scenario.model, scenario.cache
+    assert model is not None
+    kind = "" if model.dtype == "auto" else f", keys and values in {model.dtype}"
+    given = model.decides and "block_size" in cache.model_fields_set
+    given &= told.block_size == cache.block_size  # else it is raised to hold a state
+    size = f", block_size {cache.block_size}" if given else ""
+    share = (
+        f", utilization {model.utilization:g}" if "utilization" in model.model_fields_set else ""
+    )
+    return kind + size + share
 
 
 def _steps(scenario: Scenario) -> str | None:
