@@ -24,11 +24,15 @@ _SPELLED = {
     "ms": ("ms", "msec", "msecs", "millis", "millisec", "millisecond", "milliseconds"),
     "us": ("us", "\u00b5s", "\u03bcs", "usec", "usecs", "micros", "microsecond", "microseconds"),
     "ns": ("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"),
-    "": ("mins", "minute", "minutes", "hour", "hours", "day", "days"),  # refused; `min` is a least
+    # Refused; `min` is a least, but in brackets.
+    "": ("mins", "minute", "minutes", "hr", "hrs", "hour", "hours", "day", "days"),
 }
 _UNITS = {word: unit for unit, words in _SPELLED.items() for word in words}
 _WORDS = "|".join(sorted(_UNITS, key=len, reverse=True))
-_UNIT_AT_END = re.compile(rf"(?:[_\-., ]({_WORDS})|[(\[]\s*({_WORDS})\s*[)\]])\s*$", re.IGNORECASE)
+_IN_BRACKETS = rf"{_WORDS}|min|m|h|d"
+_UNIT_AT_END = re.compile(
+    rf"(?:[_\-., ]({_WORDS})|[(\[]\s*({_IN_BRACKETS})\s*[)\]])\s*$", re.IGNORECASE
+)
 # As in latencyMs; a single S may be of a plural in capitals.
 _CAPITALS = "|".join(word.capitalize() for word in sorted(_UNITS, key=len) if len(word) > 1)
 _UNIT_IN_CAMEL_CASE = re.compile(rf"[a-z0-9]({_CAPITALS})\s*$")
@@ -155,4 +159,4 @@ def _unit_at_end(name: str) -> str | None:
     found = _UNIT_AT_END.search(name) or _UNIT_IN_CAMEL_CASE.search(name)
     if found is None:
         return None
-    return _UNITS[next(filter(None, found.groups())).lower()]
+    return _UNITS.get(next(filter(None, found.groups())).lower(), "")

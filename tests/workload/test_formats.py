@@ -1010,3 +1010,11 @@ def test_seconds_since_1970_are_not_taken_for_milliseconds(tmp_path):
     assert load(path, "time_unit=ms").requests.arrival_us[0] == 1_764_000_000_000
     long = write(tmp_path, line + line.replace("5", "1764000000", 1))  # one that begins at 0
     assert load(long).requests.arrival_us.tolist() == [5_000, 1_764_000_000_000]
+
+
+@pytest.mark.parametrize("name", ["arrival (min)", "arrival[h]", "arrival ( Hrs )", "arrival_hrs"])
+def test_times_in_short_units_that_are_not_read_are_refused(tmp_path, name):
+    """`read.time_unit` was taken for them, so that minutes were seconds."""
+    path = write(tmp_path, f"{name},in,out\n1,5,6\n")
+    read = (f"columns.arrival={name}", "columns.prompt=in", "columns.output=out", "time_unit=s")
+    assert "ends in a unit that is not read; write it in seconds" in refused(path, *read)
