@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
+from kvsweep.records import NONE
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
@@ -17,7 +18,9 @@ Floats = NDArray[np.float64]
 
 
 def in_sessions(cells: Cells) -> NDArray[np.bool_]:
-    """Tell where all requests are rounds of drawn sessions; (grid)."""
+    """Tell where all requests are rounds of drawn sessions, or most of a trace's wait; (grid)."""
+    if _last_start(cells) is not None:
+        return np.ones(cells.ok.shape, np.bool_)
     found = cells.settings(lambda scenario: bool(_sessions(scenario)), np.bool_)
     return np.zeros(cells.ok.shape, np.bool_) if found is None else found
 
@@ -38,14 +41,33 @@ def session_times(cells: Cells, span: Floats, service: Floats) -> tuple[Floats, 
     -------
     span, service : float64 (grid)
         Of sessions: in closed loops as far as the end of the run tells; and the mean length of a
-        session, of several kinds the least.
+        session, of several kinds the least, of a trace's that of what begins last.
     """
+    last = _last_start(cells)
+    if last is not None:
+        makespan = cells.number("makespan_s")
+        return makespan - cells.number("e2e_mean_ms") / 1000, makespan - last
     served, pauses = cells.settings(_served, np.float64), cells.settings(_pauses, np.float64)
     if served is None or pauses is None:
         return span, service
     lasted = cells.number("makespan_s") - cells.number("e2e_mean_ms") / 1000
     where = np.isnan(span) & in_sessions(cells)
     return np.where(where, lasted, span), served * service + pauses
+
+
+def _last_start(cells: Cells) -> float | None:
+    """Return when the last session of a trace begins, in s; None unless most requests wait.
+
+    None too if all begin at once, as on lanes: nobody asks for a rate then.
+    """
+    if cells.requests is None:
+        return None
+    requests = cells.requests(())
+    later = requests.after != NONE
+    starts = requests.arrival_us[~later]
+    if later.mean() < 0.5 or starts.min() == starts.max():
+        return None
+    return float(starts.max()) / 1e6
 
 
 def _served(scenario: Scenario) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis.crossing import Outcome
-from kvsweep.config.axes import POLICY
 from kvsweep.search.answer_records import (
     DROPS,
     NO_VALUE,
@@ -23,7 +22,6 @@ from kvsweep.search.answer_records import (
 )
 from kvsweep.search.flags import served
 from kvsweep.search.samples import mean_interval
-from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,11 +89,8 @@ def _requests_per_s(problem: Problem, labels: Labels, answer: float | None) -> f
     """Return the mean rate of a trace at the answer."""
     if answer is None or problem.axis.key != "workload.scale":
         return None
-    sweep, workload = problem.sweep, problem.scenario(labels, answer).workload
-    assert workload is not None  # a sweep has one
-    requests = requests_for(
-        workload, problem.seeds[0], sweep.entropy, labels.get(POLICY), sweep.base_dir
-    )
+    requests = problem.trace(labels, answer)
+    assert requests is not None  # `workload.scale` is of a trace
     arrivals = requests.arrival_us
     span = float(arrivals[-1] - arrivals[0]) / 1e6
     return (len(arrivals) - 1) / span if span > 0.0 else None

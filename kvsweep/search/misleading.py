@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.warning_records import ResultWarning
     from kvsweep.config import Scenario
     from kvsweep.search.samples import Floats
+    from kvsweep.workload.requests import Requests
 
     Numbers = dict[str, Floats]
 
@@ -64,7 +65,9 @@ class Watch:
             part = {name: rows[place] for name, rows in numbers.items()}
             self._parts[value].append((first, part))
 
-    def warnings(self, value: float, scenario: Scenario, *, cliff: bool) -> list[ResultWarning]:
+    def warnings(
+        self, value: float, scenario: Scenario, *, cliff: bool, requests: Requests | None = None
+    ) -> list[ResultWarning]:
         """Return what misleads at a value, the gravest first.
 
         Parameters
@@ -75,8 +78,10 @@ class Watch:
             There.
         cliff : bool
             Whether a cliff is looked for, as in `Cells`.
+        requests : Requests, optional
+            The list of a trace, as it is bent there.
         """
-        cells = self._cells(value, scenario, cliff)
+        cells = self._cells(value, scenario, cliff, requests)
         return [warning for check in CHECKS if (warning := check(cells))]
 
     def dropped(self, value: float, scenario: Scenario) -> list[ResultWarning]:
@@ -94,7 +99,9 @@ class Watch:
         warning = unservable(self._cells(value, scenario, cliff=False))
         return [] if warning is None else [warning]
 
-    def _cells(self, value: float, scenario: Scenario, cliff: bool) -> Cells:
+    def _cells(
+        self, value: float, scenario: Scenario, cliff: bool, requests: Requests | None = None
+    ) -> Cells:
         parts = [part for _, part in sorted(self._parts[value], key=lambda part: part[0])]
         numbers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         ok = numbers.pop("ok").astype(bool)
@@ -109,4 +116,5 @@ class Watch:
             cliff=cliff,
             sized=not cliff,
             scenarios=scenarios,
+            requests=None if requests is None else lambda _: requests,
         )

@@ -25,9 +25,11 @@ from kvsweep.search.aims import Aim
 from kvsweep.search.space import Space
 from kvsweep.search.targets import Target
 from kvsweep.survey import survey
+from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
+    from kvsweep.workload.requests import Requests
 
 Labels = dict[str, Any]
 
@@ -74,6 +76,14 @@ class Problem:
     def scenario(self, group: Labels, value: float) -> Scenario:
         """Return the scenario of a group at a value."""
         return self.sweep.scenario({**group, self.axis.name: self.typed(value)})
+
+    def trace(self, group: Labels, value: float) -> Requests | None:
+        """Return the request list of the first seed at a value, where it is a trace's."""
+        workload = self.scenario(group, value).workload
+        if workload is None or workload.trace is None:
+            return None
+        folder, policy = self.sweep.base_dir, group.get(POLICY)
+        return requests_for(workload, self.seeds[0], self.sweep.entropy, policy, folder)
 
     def typed(self, value: float) -> int | float:
         """Return a value as the axis has it."""

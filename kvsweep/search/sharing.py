@@ -162,7 +162,9 @@ class _Driver:
         if isnan(found.answer):
             told = watch.dropped(at, scenario)
         else:
-            told = watch.warnings(at, scenario, cliff=not problem.aim.shown)
+            cliff = not problem.aim.shown
+            listed = None if cliff else problem.trace(problem.groups[number], at)
+            told = watch.warnings(at, scenario, cliff=cliff, requests=listed)
         return replace(found, warnings=tuple(told))
 
     def _send(self, pool: ThreadPoolExecutor, number: int, ask: Ask) -> None:

@@ -1,5 +1,6 @@
 """Searches over the cells of a sweep: the same as its grid, whoever simulates, however shared."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -508,3 +509,24 @@ def test_few_sessions_for_their_rate_are_told(tmp_path, arrivals):
     short = text.replace("= 60.0", "= 0.1").replace("rate = 4.0", "rate = 0.05")
     (found,), _ = run(sized(tmp_path, short, "instances", ("tpot_p99_ms<=1000",)))
     assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("gap_us", "kind"), [(10**5, "filling"), (10**7, "filling"), (10**8, None)]
+)
+def test_few_sessions_of_a_trace_are_told(tmp_path, gap_us, kind):
+    """Of a trace whose requests wait for answers nothing was told: 300 times its rate was kept."""
+    requests = [
+        {"id": 4 * s + r, "arrival_us": s * gap_us + r, "prompt": [[s, 30]], "output": [r, 5]}
+        | ({"after": 4 * s + r - 1, "think_us": 30 * 10**6} if r else {})
+        for s in range(20)
+        for r in range(4)
+    ]
+    requests.sort(key=lambda one: one["arrival_us"])
+    trace = {"format": "kvsweep-trace/1", "scenario": {}, "requests": requests}
+    (tmp_path / "t.json").write_text(json.dumps(trace))
+    text = '[workload]\ntrace = "t.json"\n\n[cache]\ngpu_blocks = 20000\n'
+    text += '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    (found,), _ = run(sized(tmp_path, text, "instances", ("tpot_p99_ms<=1000",)))
+    assert [warning.kind for warning in found.warnings] == ([kind] if kind else [])
+    assert all("where a session lasts 90 s" in warning.text for warning in found.warnings)
