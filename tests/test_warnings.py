@@ -749,6 +749,8 @@ def test_priorities_by_class_without_classes_are_told(warned, tmp_path):
         trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
         one = urgent | {"grid": '"engine.priority" = ["slo-class"]'}
         assert list(warned(**one, workload=f"trace = '{trace}'")) == kinds
+
+
 def test_a_rate_that_is_never_sent_is_told_where_a_cliff_is_asked_for(warned):
     grid = '"workload.rate" = [1, 5000]\nseed = { count = 3 }'
     cliff = 'metric = "ttft_p99_ms"\nalong = "rate"\nthreshold = 1000'

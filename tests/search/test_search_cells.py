@@ -475,6 +475,8 @@ def test_a_threshold_that_no_measure_passes_is_not_searched(tmp_path, metric, li
         cliff_problem(sweep, asked, Aim())
     with pytest.raises(InputError, match="ttft_p99_ms is never below 0"):
         size_problem(sweep, "blocks", ("ttft_p99_ms<=-3",), None, None, Aim(shown=True))
+
+
 @pytest.mark.parametrize(("find", "rate"), [("rate", 4.0), ("instances", 64.0)])
 def test_a_rate_that_is_never_sent_is_told(tmp_path, find, rate):
     """Of two under way at once any rate was kept, and nothing said that it was not sent."""
