@@ -66,7 +66,13 @@ class Watch:
             self._parts[value].append((first, part))
 
     def warnings(
-        self, value: float, scenario: Scenario, *, cliff: bool, requests: Requests | None = None
+        self,
+        value: float,
+        scenario: Scenario,
+        *,
+        cliff: bool,
+        sized: bool,
+        requests: Requests | None = None,
     ) -> list[ResultWarning]:
         """Return what misleads at a value, the gravest first.
 
@@ -78,10 +84,12 @@ class Watch:
             There.
         cliff : bool
             Whether a cliff is looked for, as in `Cells`.
+        sized : bool
+            Whether the value is what a server keeps, as in `Cells`.
         requests : Requests, optional
             The list of a trace, as it is bent there.
         """
-        cells = self._cells(value, scenario, cliff, requests)
+        cells = self._cells(value, scenario, cliff, sized, requests)
         return [warning for check in CHECKS if (warning := check(cells))]
 
     def dropped(self, value: float, scenario: Scenario) -> list[ResultWarning]:
@@ -96,11 +104,16 @@ class Watch:
         """
         if value not in self._parts:
             return []
-        warning = unservable(self._cells(value, scenario, cliff=False))
+        warning = unservable(self._cells(value, scenario, cliff=False, sized=True))
         return [] if warning is None else [warning]
 
     def _cells(
-        self, value: float, scenario: Scenario, cliff: bool, requests: Requests | None = None
+        self,
+        value: float,
+        scenario: Scenario,
+        cliff: bool,
+        sized: bool,
+        requests: Requests | None = None,
     ) -> Cells:
         parts = [part for _, part in sorted(self._parts[value], key=lambda part: part[0])]
         numbers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -114,7 +127,7 @@ class Watch:
             read=numbers.get,
             names=tuple(numbers),
             cliff=cliff,
-            sized=not cliff,
+            sized=sized,
             scenarios=scenarios,
             requests=None if requests is None else lambda _: requests,
         )

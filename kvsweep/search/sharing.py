@@ -18,6 +18,7 @@ from kvsweep.processors import usable_processors
 from kvsweep.search.aims import Ask, Enough, Found, Given
 from kvsweep.search.misleading import Watch, read_of
 from kvsweep.search.problem import Labels, Problem
+from kvsweep.search.ranges import KINDS
 from kvsweep.search.root import Search
 from kvsweep.search.samples import Floats
 
@@ -163,8 +164,9 @@ class _Driver:
             told = watch.dropped(at, scenario)
         else:
             cliff = not problem.aim.shown
-            listed = None if cliff else problem.trace(problem.groups[number], at)
-            told = watch.warnings(at, scenario, cliff=cliff, requests=listed)
+            sized = not cliff or problem.axis.key in KINDS["rate"].keys
+            listed = problem.trace(problem.groups[number], at) if sized else None
+            told = watch.warnings(at, scenario, cliff=cliff, sized=sized, requests=listed)
         return replace(found, warnings=tuple(told))
 
     def _send(self, pool: ThreadPoolExecutor, number: int, ask: Ask) -> None:

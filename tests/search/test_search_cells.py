@@ -532,3 +532,16 @@ def test_few_sessions_of_a_trace_are_told(tmp_path, gap_us, kind):
     (found,), _ = run(sized(tmp_path, text, "instances", ("tpot_p99_ms<=1000",)))
     assert [warning.kind for warning in found.warnings] == ([kind] if kind else [])
     assert all("where a session lasts 90 s" in warning.text for warning in found.warnings)
+
+
+def test_few_sessions_are_told_where_a_rate_is_searched_for_a_cliff(tmp_path):
+    """As where a rate is sized: it is of conversations that have all begun before one is over."""
+    rounds = 'sessions = { rounds = 4, think_time_s = 60.0, arrivals = "closed-loop" }'
+    text = NO_GRID.replace("500.0", f"4.0\n{rounds}\n\n[cache]\ngpu_blocks = 20000")
+    grid = '\n[grid]\n"workload.rate" = [4.0, 400.0]\nseed = { count = 16 }\n'
+    wanted = {"metric": "tpot_p99_ms", "along": "rate", "threshold": 20.0}
+    (found,), _ = run(cliff_problem(make_sweep(tmp_path, text + grid), wanted, Aim()))
+    (warning,) = found.warnings
+    assert warning.kind == "burst"
+    assert "where a session lasts 18" in warning.text
+    assert "the cliff is that of a burst" in warning.text
