@@ -62,6 +62,12 @@ FEATURES = {
         "cache": {"groups": GROUPS},
         "engine": {"async_scheduling": True},
     },
+    "apart, states": {"cluster": APART, "cache": {"groups": STATES, "block_size": 528} | KEPT},
+    "apart, async states": {
+        "cluster": APART,
+        "cache": {"groups": STATES, "block_size": 528} | KEPT,
+        "engine": {"async_scheduling": True},
+    },
     "leases": {"cluster": APART | LEASES},
     "two groups, tier": {"cache": {"groups": GROUPS} | TIER},
     "two groups, async tier": {
