@@ -16,7 +16,7 @@ from .aligning import is_fresh
 from .capacity import room_for
 from .deciding import call_off
 from .first_chunk import tokens_at
-from .handoff import count_query, pull
+from .handoff import count_query, pull, pull_beside_states
 from .longest import with_places
 from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
@@ -193,8 +193,8 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     if _passes(inp, ws, lane, inst, engine, r):
         return True
     apart = lane["role"] == DECODE and not ws.handoffs[r]["loading"]
-    if apart:
-        lacks, begins = pull(inp, ws, out, lane, inst, tally, index, engine, r)
+    if lane["states"] and apart:
+        lacks, begins = pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r)
         if lacks:
             return begins
     s = engine["state_lo"] + r
@@ -206,10 +206,12 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
             return True
         if tokens > 0:
             return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
+    if apart and not lane["states"]:
+        return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     admitted = _admit_head(
         inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, NONE
     )
-    if apart and admitted:
+    if lane["states"] and apart and admitted:
         forgo(ws, out, lane, inst, tally, index, engine, r)
     return admitted
 

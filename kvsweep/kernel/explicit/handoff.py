@@ -15,7 +15,7 @@ from .aligning import is_fresh
 from .capacity import handed_tokens, pulled_blocks
 from .deciding import enter_handed
 from .leases import grant
-from .lookup import count_users, find_hits, find_to_pull, touch_hits
+from .lookup import count_users, find_to_pull, touch_hits
 from .refusing import refuse
 from .reserving import fits, reserved
 from .states import have_drafts, have_loaded
@@ -76,68 +76,57 @@ def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, ta
 
 
 @leaf
-def _find(inp, ws, lane, inst, request, state, s, tokens):
-    """Find what a request has of `tokens` tokens; with states those that a pull leaves, too.
-
-    Returns
-    -------
-    hits, begun, unused, used : int
-        Leading blocks of attention, and behind how many of them there is a state; those of them
-        that are not left by a window without a user, and with one.
-    """
-    if lane["states"]:
-        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
-        unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
-    else:
-        begun = np.int64(0)
-        hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
-        if lane["windows"]:
-            unused, used = count_users(inp, ws, lane, state, hits, tokens)
-    return hits, begun, unused, used
+def _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, seen, tokens, taken):
+    """Begin to pull `tokens` of the head, of which it has `hits` blocks."""
+    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, taken)
+    if lane["lease"]:
+        ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
+    moved = (taken + lane["states"]) * lane["block_size"]
+    transfer(ws, out, lane, inst, tally, index, engine, r, moved)
 
 
 @leaf
-def _refuses(inp, ws, lane, inst, engine, r, hits, begun, unused, tokens, taken):
-    """Return whether the head must wait for blocks that a pull takes; note what wakes it.
-
-    With states it is tried in each schedule.
-    """
-    if lane["states"]:
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        room = fits(inp, ws, lane, inst, engine, state, s, hits, begun, tokens, taken, unused)
-        return not room or is_fresh(inp, ws, lane, inst, engine, r, begun)
+def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
+    """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    prompt = np.int64(state["prompt"])
+    if lane["windows"]:
+        unused, used = count_users(inp, ws, lane, state, hits, prompt)
+    taken = pulled_blocks(inp, lane, prompt, hits)
     room = inst["free"] - unused - taken
     if inst["running"] > 0:
         room -= lane["watermark"]
     left, ending = reserved(inp, ws, lane, inst, engine)
     if room < left + ending:
         refuse(inp, ws, lane, inst, engine, r, left - room, hits, False)
-    return room < left + ending
+        return False
+    seen = unused + used
+    _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, seen, prompt, taken)
+    return True
 
 
 @leaf
-def pull(inp, ws, out, lane, inst, tally, index, engine, r):
-    """Take blocks for the prompt of the head and begin to pull what it lacks of it.
+def pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r):
+    """Do so where a state of each group is pulled, too; a head that has to wait is always retried.
 
     Returns
     -------
     lacks, begins : bool
-        Whether it lacks anything; whether there is room.
+        Whether there is anything to pull; whether there is room.
     """
     s = engine["state_lo"] + r
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
     tokens = handed_tokens(lane, state["prompt"])
-    hits, begun, unused, used = _find(inp, ws, lane, inst, request, state, s, tokens)
+    hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
     if hits * lane["block_size"] >= tokens:
         return False, False
+    unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
     taken = pulled_blocks(inp, lane, tokens, hits)
-    if _refuses(inp, ws, lane, inst, engine, r, hits, begun, unused, tokens, taken):
+    room = fits(inp, ws, lane, inst, engine, state, s, hits, begun, tokens, taken, unused)
+    if not room or is_fresh(inp, ws, lane, inst, engine, r, begun):
         return True, False
-    take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, unused + used, tokens, taken)
-    if lane["lease"]:
-        ws.handoffs[r]["failed"] |= request["fails"]
-    moved = (taken + lane["states"]) * lane["block_size"]
-    transfer(ws, out, lane, inst, tally, index, engine, r, moved)
+    seen = unused + used
+    _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, seen, tokens, taken)
     return True, True
