@@ -814,3 +814,13 @@ def test_models_whose_blocks_differ_are_told_apart(load):
         *known,
         "block_size 32, utilization 0.8",
     ]
+
+
+def test_an_interval_fits_the_blocks_that_hold_a_state(load):
+    """160 with blocks of 576 tokens was taken, and was as 0; vLLM does not start with it."""
+    text = STATES + "[cache]\nprefix_cache_retention_interval = {}\n"
+    with pytest.raises(InputError, match="160 is no multiple of a block, of 576 tokens to hold"):
+        scenarios(load(text.format(160)))
+    for interval in (0, 576, 1152):
+        (found,) = scenarios(load(text.format(interval)))
+        assert found.cache.prefix_cache_retention_interval == interval

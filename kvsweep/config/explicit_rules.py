@@ -31,6 +31,8 @@ def check_explicit(scenario: Scenario) -> None:
         return
     what = ", ".join(_features(scenario))
     _check_common(scenario, what)
+    if scenario.engine.enable_prefix_caching and keeps_some(scenario.cache.groups):
+        _check_kept(scenario.cache)
     if scenario.cache.cpu_blocks > 0:
         _check_tier(scenario, what)
     _check_drafts(scenario)
@@ -128,6 +130,17 @@ def _check_head(scenario: Scenario, beside: str) -> None:
             "one of cache.groups, and none is of kind 'full'"
         )
         raise KeyProblem(("engine", "speculative", "method"), message)
+
+
+def _check_kept(cache: Cache) -> None:
+    """Refuse an interval that fits the blocks of the file, but not those that hold a state."""
+    interval = cache.prefix_cache_retention_interval or 0
+    if interval % cache.block_size:
+        message = (
+            f"{interval} is no multiple of a block, of {cache.block_size} tokens to hold a state, "
+            "as vLLM needs it; 0: only where prompts end"
+        )
+        raise KeyProblem(("cache", "prefix_cache_retention_interval"), message)
 
 
 def _check_kept_chunks(cache: Cache) -> None:
