@@ -213,6 +213,15 @@ def pull_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | Non
     return None if bandwidth is None else _gb_per_s(bandwidth, scenario, folder)
 
 
+def pull_tokens_per_us(gb_per_s: float, scenario: Scenario, folder: Path | None) -> float | None:
+    """Return `cluster.kv_transfer_bandwidth` of a link of so many GB/s for each GPU; None: unknown.
+
+    `folder` as `known_token_bytes` has it.
+    """
+    of_one = _gb_per_s(1.0, scenario, folder)
+    return None if of_one is None else gb_per_s / of_one
+
+
 def _gb_per_s(bandwidth: float, scenario: Scenario, folder: Path | None) -> float | None:
     token = known_token_bytes(scenario, folder)
     # Tokens are counted in each group, which has its part of the bytes of a token.

@@ -97,7 +97,7 @@ class Container:
                 told = f"{why}: {shown(count)}: expected a number of servers, 1 or more"
                 raise InputError(f"{self._called}: {told}")
             found.replicas, found.replicated_by = count, why
-        found.router, found.gpu = self.router, self.gpu
+        found.router, found.gpu, found.name = self.router, self.gpu, self.name
         found.notes += self.notes
         return found
 

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.dockerfile import is_dockerfile, read_dockerfile
-from kvsweep.vllm_command.manifests import is_manifest, read_manifest
+from kvsweep.vllm_command.manifests import is_manifest, read_apart, read_manifest
+from kvsweep.vllm_command.nixl import CONNECTORS, is_apart
 from kvsweep.vllm_command.script_defaults import defaults_note, with_defaults
-from kvsweep.vllm_command.shell import NO_COMMAND, ONLY_AN_IMAGE
+from kvsweep.vllm_command.shell import NO_COMMAND, ONLY_AN_IMAGE, starts_server
 from kvsweep.vllm_command.unread import why_never_read, why_not_found
-from kvsweep.vllm_command.words import Command, read_command
+from kvsweep.vllm_command.words import Command, read_command, read_servers
+
+
+def commands_of(text: str, where: str, chosen: str | None = None) -> list[Command]:
+    """Return the command of a text, or those of both sides if prefill and decode are apart there.
+
+    Parameters
+    ----------
+    text, where, chosen
+        As `command_of` takes them; who chooses a server gets that one.
+
+    Raises
+    ------
+    InputError
+        As `command_of` does.
+    """
+    if chosen is None and any(name in text for name in CONNECTORS):
+        found = read_apart(text, where) if is_manifest(text) else _read_apart(text, where)
+        if found:
+            return found
+    return [command_of(text, where, chosen)]
 
 
 def command_of(text: str, where: str, chosen: str | None = None) -> Command:
@@ -50,4 +71,17 @@ def _read_script(text: str, where: str) -> Command:
     found = read_command([text], where)
     if names:
         found.notes += (defaults_note(names),)
+    return found
+
+
+def _read_apart(script: str, where: str) -> list[Command]:
+    """Return the commands of a script if it starts both sides, none if it does not."""
+    text, names = with_defaults(script)
+    if is_dockerfile(script) or not starts_server([text], where):
+        return []
+    found = read_servers([text], where)
+    if len(found) < 2 or not all(map(is_apart, found)):
+        return []
+    for each in found if names else ():
+        each.notes += (defaults_note(names),)
     return found

@@ -20,6 +20,7 @@ from kvsweep.vllm_command.containers import (
 )
 from kvsweep.vllm_command.helm_values import UNKNOWN, chart_containers, values_of
 from kvsweep.vllm_command.kserve import serving_containers
+from kvsweep.vllm_command.nixl import CONNECTORS, is_apart
 from kvsweep.vllm_command.options import listed
 from kvsweep.vllm_command.ray_serve import is_of_ray, other_application, ray_containers
 from kvsweep.vllm_command.shell import NO_COMMAND
@@ -117,6 +118,44 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     >>> read_manifest(text, "compose.yaml").text
     'vllm serve Qwen/Qwen3-8B -tp 2'
     """
+    servers, many = _servers(text, where)
+    return _noted(_one(servers, where, chosen), many)
+
+
+def read_apart(text: str, where: str) -> list[Command]:
+    """Return the commands of the servers of a manifest if prefill and decode are apart there.
+
+    Parameters
+    ----------
+    text, where
+        As `read_manifest` takes them.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or starts no server.
+    """
+    servers, many = _servers(text, where)
+    if len(servers) < 2 or not all(_names_connector(each) for each in servers):
+        return []
+    found = [_noted(each, many) for each in servers]
+    return found if all(map(is_apart, found)) else []
+
+
+def _names_connector(server: Container) -> bool:
+    """Return whether a server may be one of prefill and decode apart: others are not looked at."""
+    return any(name in word for word in server.words for name in CONNECTORS)
+
+
+def _noted(server: Container, more: tuple[str, ...]) -> Command:
+    """Return the command of a server, with what there is to say of it."""
+    command = server.command()
+    command.notes = (*command.notes, *more)
+    return command
+
+
+def _servers(text: str, where: str) -> tuple[list[Container], tuple[str, ...]]:
+    """Return the containers of a manifest that start a server, and what it says of all of them."""
     if not _OF_VALUES.search(text):
         _refuse_templates(text, where)
     documents = _documents(text, where)
@@ -125,12 +164,11 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     servers = _told_apart([each for each in started if each.answers] or started)
     if not servers:
         raise InputError(f"{where}: {_why_none(found, documents, where)}")
-    command = _one(servers, where, chosen).command()
-    if scaler := _SCALER.search(text):
-        told = f"{scaler[1] or scaler[2]}: how many servers it keeps is not read"
-        many = f"{told}; --set cluster.instances=N has N"
-        command.notes = (*command.notes, many)
-    return command
+    scaler = _SCALER.search(text)
+    if scaler is None:
+        return servers, ()
+    told = f"{scaler[1] or scaler[2]}: how many servers it keeps is not read"
+    return servers, (f"{told}; --set cluster.instances=N has N",)
 
 
 def _refuse_templates(text: str, where: str) -> None:

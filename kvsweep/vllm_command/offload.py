@@ -45,7 +45,7 @@ def offload(values: Values, served: Served, gpu: Gpu | None) -> Told:
         option, table = f"--{SIZE}", {"kv_connector": _CONNECTOR} | (table or {})
     if table is None:
         return {}
-    _check_config(values, table)
+    check_config(values, table)
     more = _extra(values, table)
     if size is not None:
         more["cpu_bytes_to_use"] = size * GIB
@@ -55,8 +55,21 @@ def offload(values: Values, served: Served, gpu: Gpu | None) -> Told:
     return told
 
 
-def _check_config(values: Values, table: dict[str, Any]) -> None:
-    """Refuse what vLLM's ``KVTransferConfig`` does not take."""
+def check_config(values: Values, table: dict[str, Any]) -> None:
+    """Check that vLLM's ``KVTransferConfig`` takes a configuration.
+
+    Parameters
+    ----------
+    values : Values
+        Of the command.
+    table : dict
+        The configuration.
+
+    Raises
+    ------
+    InputError
+        If it has another key, no connector, or a role that there is not.
+    """
     if unknown := next((key for key in table if key not in _CONFIG), None):
         hint = did_you_mean(unknown, list(_CONFIG))
         raise values.problem(TRANSFER, f"{clip(escaped(unknown))}: no key of vLLM's{hint}")
@@ -70,14 +83,8 @@ def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
     """Return what the connector is told."""
     connector = table.get("kv_connector")
     if connector != _CONNECTOR:
-        apart = connector in ("NixlConnector", "P2pNcclConnector", "MooncakeConnector")
-        hint = (
-            "prefill and decode apart are [cluster] prefill_instances and decode_instances; "
-            if apart
-            else ""
-        )
-        told = f"{shown(connector)} is not simulated; {hint}leave it out to go on without it"
-        raise values.problem(TRANSFER, told)
+        told = f"{shown(connector)} is not simulated; {_hint(connector)}"
+        raise values.problem(TRANSFER, f"{told}leave it out to go on without it")
     more = table.get("kv_connector_extra_config", {})
     if not isinstance(more, dict):
         raise values.problem(TRANSFER, f"kv_connector_extra_config: {shown(more)} is no object")
@@ -87,6 +94,15 @@ def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
     # False and 0 are what all others have that are not given.
     kept = ("cpu_bytes_to_use", "offload_prompt_only")
     return {k: v for k, v in more.items() if k in kept or (k not in idle and v)}
+
+
+def _hint(connector: Any) -> str:
+    """Return what to give of prefill and decode apart, where a connector is of such."""
+    apart = "prefill and decode apart are [cluster] prefill_instances and decode_instances"
+    if connector in ("NixlConnector", "NixlPullConnector"):
+        return f"{apart}, of a file that starts the servers of both sides; "
+    one = ("P2pNcclConnector", "MooncakeConnector", "NixlPushConnector")
+    return f"{apart}; " if connector in one else ""
 
 
 def _keys(values: Values, served: Served, more: dict[str, Any], option: str, copies: int) -> Told:

@@ -121,6 +121,25 @@ def server_of(words: Sequence[str], where: str) -> Started:
     InputError
         If it starts none, or several.
     """
+    found = servers_of(words, where)
+    if len(found) > 1:
+        raise InputError(f"{where}: starts {len(found)} servers; give the command of one")
+    return found[0]
+
+
+def servers_of(words: Sequence[str], where: str) -> list[Started]:
+    """Return what starts each of the servers, as `server_of` returns that of one.
+
+    Parameters
+    ----------
+    words, where
+        As `server_of` takes them.
+
+    Raises
+    ------
+    InputError
+        If they start none.
+    """
     commands = list(_commands(words, where))
     if len(words) == 1 and all(each.start is None for each in commands):
         commands = list(_commands([_as_written(words[0])], where)) or commands
@@ -139,11 +158,9 @@ def server_of(words: Sequence[str], where: str) -> Started:
             _refuse_folding([each.words for each in commands[number + 1 :]], where)
             by_module, before = command[at - 1] == _SERVER, [*around, *command[:at]]
             found.append(Started(command[at:], by_module, before, variables, release))
-    found = _with_api(found) or found
-    if len(found) != 1:
-        several = f"starts {len(found)} servers; give the command of one"
-        raise InputError(f"{where}: {several if found else _why_none(commands)}")
-    return found[0]
+    if not found:
+        raise InputError(f"{where}: {_why_none(commands)}")
+    return _with_api(found) or found
 
 
 def _with_api(servers: list[Started]) -> list[Started]:

@@ -28,6 +28,7 @@ from kvsweep.vllm_command.shell import (
     Started,
     is_in_a_loop,
     server_of,
+    servers_of,
     unmarked,
 )
 from kvsweep.vllm_command.yaml_text import parse_yaml
@@ -71,6 +72,8 @@ class Command:
         What is known of them, and no option says.
     release : Release or None
         Of vLLM, as the image or what installs it says; None: not told.
+    name : str
+        What a manifest calls its container; empty: it has no name.
     """
 
     where: str
@@ -85,6 +88,7 @@ class Command:
     gpu: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     release: Release | None = None
+    name: str = ""
 
 
 def read_command(words: Sequence[str], where: str = "the command") -> Command:
@@ -108,7 +112,32 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     >>> found.model, {option.name: value for option, value in found.values.items()}
     ('Qwen/Qwen3-8B', {'--tensor-parallel-size': '2', '--max-num-seqs': '64'})
     """
-    started = server_of(words, where)
+    return _read(server_of(words, where), words, where)
+
+
+def read_servers(words: Sequence[str], where: str = "the command") -> list[Command]:
+    """Return what the commands of all servers say that a text starts.
+
+    Parameters
+    ----------
+    words, where
+        As `read_command` takes them.
+
+    Raises
+    ------
+    InputError
+        If it starts none, or has an option that vLLM has not.
+
+    Examples
+    --------
+    >>> [each.model for each in read_servers(["vllm serve m --port 1 & vllm serve n --port 2"])]
+    ['m', 'n']
+    """
+    return [_read(each, words, where) for each in servers_of(words, where)]
+
+
+def _read(started: Started, words: Sequence[str], where: str) -> Command:
+    """Return what one of the servers that words start is told."""
     told = _shown(started.words, where)
     found = Command(where, told, variables=started.variables, release=started.release)
     if len(words) == 1 and is_in_a_loop(words[0]):
