@@ -51,6 +51,9 @@ _APART = (
 _OF_STEPS = ("beta", "memory", "experts", "window")
 BOTH_ROLES = "both"
 
+LEASE_S = 30
+"""vLLM's default of ``kv_lease_duration``, seconds (release 0.33.0)."""
+
 
 class StepTimes(Section):
     """Step times of a pool, as in ``[latency]``; queueing and overhead are those of ``[latency]``.

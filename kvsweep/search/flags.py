@@ -21,6 +21,7 @@ from kvsweep.search.instances_text import (
     share_experts,
     weights_text,
 )
+from kvsweep.search.pools_text import pools_notes
 from kvsweep.search.server_model import (
     PLACEHOLDER,
     blocks_follow,
@@ -183,7 +184,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         roles = " and ".join(f"{pool.instances} of role {pool.role}" for pool in fleet(scenario))
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
-        yield from _roles(scenario)
+        yield from pools_notes(scenario.cluster)
     told = (block_text, attention_text, weights_text, states_text, stages_text, exchange_text)
     for write in told:
         if said := write(scenario, folder):
@@ -213,14 +214,6 @@ def _unnamed(scenario: Scenario) -> str:
     if scenario.model is None:
         return f"{PLACEHOLDER}: the sweep does not name what it serves"
     return f"{PLACEHOLDER}: the model's folder, which has {scenario.model.config} as config.json"
-
-
-def _roles(scenario: Scenario) -> Iterator[str]:
-    """Say how prefill and decode are told what they are."""
-    parts = {"prefill": "kv_producer", "decode": "kv_consumer"}
-    for role in dict.fromkeys(pool.role for pool in fleet(scenario) if pool.role in parts):
-        connector = {"kv_connector": "NixlConnector", "kv_role": parts[role]}
-        yield f"{role}: add --kv-transfer-config '{json.dumps(connector)}', or another connector"
 
 
 def _unlike(scenario: Scenario, folder: Path) -> Iterator[str]:

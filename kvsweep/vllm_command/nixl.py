@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kvsweep.config.pools import LEASE_S
 from kvsweep.errors import clip, escaped, shown
 from kvsweep.vllm_command.offload import SIZE, TRANSFER, check_config
 from kvsweep.vllm_command.values import Values
@@ -20,9 +21,7 @@ _IDLE = (
     "backends", "decoder_kv_blocks_ttl", "enforce_handshake_compat", "engine_ttl",
     "kv_recompute_threshold", "num_threads", "push_registration_timeout",
 )  # fmt: skip
-_LEASE, LEASE_S = "kv_lease_duration", 30
-"""The key of leases, and what vLLM 0.33.0 has without it, seconds."""
-
+_LEASE = "kv_lease_duration"
 _MOST_S = 10_000_000
 
 

@@ -453,3 +453,25 @@ def test_a_tier_without_a_size_is_told(tmp_path):
     found = served_by(tmp_path, "[latency]\nbeta = [7000, 17, 3]\n" + cache)
     assert "offloading" not in found.command
     assert any(note.startswith("cache.cpu_blocks = 20000: nothing tells") for note in found.notes)
+
+
+def test_connectors_are_told_of_leases_and_pools_of_step_times(tmp_path):
+    text = """
+[cluster]
+prefill = { instances = 1, latency = { model = "llama-3.1-8b/h100/tp1" } }
+decode = { instances = 2 }
+kv_transfer_bandwidth = 0.4
+kv_lease_us = 60_000_000
+kv_load_failure_policy = "recompute"
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+"""
+    notes = served_by(tmp_path, text).notes
+    told = "prefill: has step times of its own (llama-3.1-8b/h100/tp1), as its GPUs"
+    assert any(note.startswith(told) for note in notes)
+    assert not any(note.startswith("decode: has") for note in notes)
+    told = '"kv_connector_extra_config": {"kv_lease_duration": 60}'
+    assert sum(told in note and '"recompute"' in note for note in notes) == 2
+    usual = text.replace("60_000_000", "30_000_000").replace("recompute", "fail")
+    notes = served_by(tmp_path, usual).notes
+    assert not any("kv_lease" in note or "failure" in note for note in notes)
