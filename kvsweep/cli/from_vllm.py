@@ -27,7 +27,7 @@ from kvsweep.files import written
         "kvsweep from-vllm --gpu h200 deployment.yaml",
         "kvsweep from-vllm --gpu h100 --container decode/vllm rendered-chart.yaml",
         "kvsweep from-vllm --gpu l40s -o llm.toml compose.yaml",
-        "kvsweep from-vllm --gpu h200 --set cluster.kv_transfer_bandwidth=0.38 prefill-decode.yaml",
+        "kvsweep from-vllm --gpu h200 --set cluster.kv_transfer_bandwidth=0.3 prefill.sh decode.sh",
         "kvsweep from-vllm rayservice.yaml",
         "kvsweep from-vllm --gpu h100 --container llama3 helm-values.yaml",
     ),
@@ -54,7 +54,7 @@ from kvsweep.files import written
 )
 @overwrite_option
 @json_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND...|FILE]")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND...|FILE...]")
 def from_vllm(
     gpu: str | None,
     model: str | None,
@@ -73,9 +73,9 @@ def from_vllm(
     COMMAND is `vllm serve` with its options, `python -m vllm.entrypoints.openai.api_server` or
     `docker run ... vllm/vllm-openai`; FILE is a script or a Dockerfile that has one of these, a
     manifest of Kubernetes, KServe, Docker Compose or Ray Serve, or values of a Helm chart that
-    starts vLLM; of one that starts servers of both sides, prefill and decode are apart. Each key
-    says which option decides it; options that decide what is not simulated are refused.
-    docs/from-vllm.md
+    starts vLLM. Files that start servers of both sides are one cluster with prefill and decode
+    apart. Each key says which option decides it; options that decide what is not simulated are
+    refused. docs/from-vllm.md
     """
     from kvsweep.vllm_command.one_server import Question
     from kvsweep.vllm_command.to_sweep import answer

@@ -17,6 +17,7 @@ from kvsweep.vllm_command.apart import made_of_sides
 from kvsweep.vllm_command.decided import Line
 from kvsweep.vllm_command.kinds import commands_of
 from kvsweep.vllm_command.logged import read_log
+from kvsweep.vllm_command.nixl import is_apart
 from kvsweep.vllm_command.one_server import Question, made_of
 from kvsweep.vllm_command.shell import server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, with_set
@@ -121,6 +122,8 @@ def _commands(question: Question) -> list[Command]:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
         return [read_log(read_log_text(question.log), str(question.log))]
     _refuse_own_options(words)
+    if len(words) > 1 and all(map(os.path.isfile, words)):
+        return _of_files(words, question.container)
     where, text = "the command", words[0]
     if len(words) == 1 and os.path.isdir(text):
         told = "a folder: give the file that says what is started, as values.yaml of a chart"
@@ -135,3 +138,18 @@ def _commands(question: Question) -> list[Command]:
     if question.container is not None:
         raise InputError(f"--container: has no effect: {where} is no manifest")
     return [read_command(words, where)]
+
+
+def _of_files(files: Sequence[str], chosen: str | None) -> list[Command]:
+    """Return the commands of files that start the servers of both sides, named by their files."""
+    if chosen is not None:
+        raise InputError("--container: is of one file: give that alone")
+    found = []
+    for file in files:
+        for command in commands_of(read_text(Path(file), MAX_SETTINGS_BYTES), file):
+            if not is_apart(command):
+                told = "is no server of prefill and decode apart, with NixlConnector, of which"
+                raise InputError(f"{escaped(file)}: {told} several files are taken: give one")
+            command.name = f"{Path(file).stem}/{command.name}".rstrip("/")
+            found.append(command)
+    return found

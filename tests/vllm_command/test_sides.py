@@ -250,3 +250,22 @@ def test_what_keeps_more_servers_is_told_of_its_side():
 def test_defaults_of_a_script_are_put_in():
     text = script(model=f"${{MODEL:-{LLAMA}}}")
     assert any("MODEL" in note for note in taken(text).notes)
+
+
+def test_files_of_both_sides_are_one_cluster(tmp_path):
+    files = {role: tmp_path / f"{role}.sh" for role in ROLES}
+    files["prefill"].write_text(serve("-tp 4"))
+    files["decode"].write_text(serve())
+    names = tuple(map(str, reversed(files.values())))
+    found = answer(Question(names, gpu="h100", overrides=(LINK,)))
+    assert [pool.role for pool in fleet(found.scenario)] == ["prefill", "decode"]
+    assert "-tp 4" in found.text.splitlines()[0]
+    with pytest.raises(InputError, match="--container: is of one file"):
+        answer(Question(names, gpu="h100", container="decode"))
+    files["decode"].write_text(f"vllm serve {LLAMA}")
+    with pytest.raises(InputError, match=r"decode\.sh: is no server of prefill and decode apart"):
+        answer(Question(names, gpu="h100", overrides=(LINK,)))
+    files["decode"].write_text(serve())
+    files["prefill"].rename(tmp_path / "one.sh")
+    with pytest.raises(InputError, match="which of the 2 servers prefill is not told"):
+        answer(Question((str(tmp_path / "one.sh"), names[0]), gpu="h100", overrides=(LINK,)))
