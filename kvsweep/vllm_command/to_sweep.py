@@ -122,7 +122,8 @@ def _commands(question: Question) -> list[Command]:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
         return [read_log(read_log_text(question.log), str(question.log))]
     _refuse_own_options(words)
-    if len(words) > 1 and all(map(os.path.isfile, words)):
+    several = len(words) > 1 and os.path.isfile(words[0])
+    if several and not any(word[0:1] == "-" or word == "vllm" for word in words):
         return _of_files(words, question.container)
     where, text = "the command", words[0]
     if len(words) == 1 and os.path.isdir(text):

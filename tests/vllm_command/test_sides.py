@@ -269,3 +269,10 @@ def test_files_of_both_sides_are_one_cluster(tmp_path):
     files["prefill"].rename(tmp_path / "one.sh")
     with pytest.raises(InputError, match="which of the 2 servers prefill is not told"):
         answer(Question((str(tmp_path / "one.sh"), names[0]), gpu="h100", overrides=(LINK,)))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    (tmp_path / "a.sh").write_text(serve())
+    words = tuple(str(tmp_path / name) for name in ("a.sh", "b.sh"))
+    with pytest.raises(InputError, match=r"b\.sh: cannot read: No such file"):
+        answer(Question(words, gpu="h100", overrides=(LINK,)))
