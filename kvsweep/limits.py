@@ -8,6 +8,9 @@ names the line or key and the limit.
 MAX_TOKENS = 2**24
 """Tokens of one prompt, output or segment; a heavy tail without `max` can draw anything."""
 
+MAX_LEAD_TOKENS = 2**48
+"""Tokens of all requests on their way to an instance: `cluster.sticky_lead_tokens`."""
+
 MAX_REQUEST_TOKENS = 2**30
 """Tokens of a request, context and output together; with a block's they have less than 31 bits."""
 

@@ -20,7 +20,7 @@ BOTH = ("vllm", "blis")
 RULES = BOTH
 """Names of the rule books, as ``engine.rules`` has them."""
 
-INDEX, LOAD, CACHE, BLOCKS = "index", "load", "cache", "blocks"
+INDEX, LOAD, CACHE, BLOCKS, TOKENS = "index", "load", "cache", "blocks", "tokens"
 """What routers and scorers read: `Routing.reads`, `Scorer.reads`."""
 
 
@@ -136,8 +136,9 @@ class _Reader(_Policy):
     Attributes
     ----------
     reads : tuple of str
-        What it is made of: the router's own index; the requests at the instance (``load``); how
-        its cache fares, which depends on its size (``cache``); what that holds (``blocks``).
+        What it is made of: the router's own index; the requests at the instance (``load``); the
+        tokens of those that have no answer yet (``tokens``); how its cache fares, which depends on
+        its size (``cache``); what that holds (``blocks``).
     """
 
     reads: tuple[str, ...]
@@ -152,6 +153,9 @@ class _Reader(_Policy):
         return member
 
 
+_STICKY = VLLM, INDEX, TOKENS
+
+
 class Routing(_Reader):
     """Which instance gets a request; ``weighted`` reads what its scorers read."""
 
@@ -161,6 +165,7 @@ class Routing(_Reader):
     PROMPT_AFFINITY = 3, "The one that had this whole prompt before, else least-loaded.", VLLM, LOAD
     ALWAYS_BUSIEST = 4, "The first instance with the most requests: wrong on purpose.", BOTH, LOAD
     PREFIX_AFFINITY = 5, "The reference's name of prompt-affinity.", BLIS, LOAD
+    STICKY = 6, "One that had the prompt's beginning, until it has too much to do.", *_STICKY
 
 
 class Scorer(_Reader):

@@ -31,6 +31,8 @@ ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and gro
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
 POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
+POLICIES += ("sticky",)
+ROUTING += ("sticky_threshold", "sticky_lead_tokens")
 ROUTING += ("snapshot_refresh_us", "snapshot_load")
 
 

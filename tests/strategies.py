@@ -251,7 +251,7 @@ def _cluster(source, step_us):
 
 
 def _routing(source, step_us):
-    routings = ("round-robin", "least-loaded", "prompt-affinity", "always-busiest")
+    routings = ("round-robin", "least-loaded", "prompt-affinity", "always-busiest", "sticky")
     names = [name for name in SCORERS if source.chance(40)] or [source.pick(SCORERS)]
     if source.chance(50):
         names.reverse()
@@ -262,6 +262,8 @@ def _routing(source, step_us):
         "routing": routing,
         "scorers": dict(zip(names, weights, strict=True)),
         "router_index_blocks": source.pick((10_000, 1, 2, 3, 5, 9, 17)),
+        "sticky_threshold": source.pick((0.8, 0.5, 1.0, 0.1)),
+        "sticky_lead_tokens": source.pick((286_704, 0, 1, 5, 20, 60)),
         "count_pending": not source.chance(30),
         "snapshot_refresh_us": source.pick((0, 0, step_us, 4 * step_us, source.integer(1, 99))),
         "snapshot_load": source.chance(30),

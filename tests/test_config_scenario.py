@@ -71,6 +71,8 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "routing": "round-robin",
             "scorers": {"prefix-affinity": 3, "queue-depth": 2, "kv-utilization": 2},
             "router_index_blocks": 10_000,
+            "sticky_threshold": 0.8,
+            "sticky_lead_tokens": 286_704,
             "count_pending": True,
             "admission": "always",
             "token_bucket_capacity": None,

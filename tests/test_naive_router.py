@@ -150,3 +150,39 @@ def test_stale_loads_grow_by_what_was_routed_since():
 def test_pending_requests_may_be_left_out_of_the_load(counted, chosen):
     cluster = {"instances": 2, "routing": "least-loaded", "count_pending": counted}
     assert instances([(0, 3, 1), (1, 3, 1), (2, 3, 1)], cluster, alpha=(99, 0, 0)) == chosen
+
+
+def sticky(**more):
+    return {
+        "instances": 2,
+        "routing": "sticky",
+        "sticky_threshold": 0.5,
+        "sticky_lead_tokens": 20,
+    } | more
+
+
+def test_sticky_keeps_to_who_had_the_prompt_until_it_has_too_much_to_do():
+    same, other = [[0, 8]], [[1, 8]]
+    # 8 tokens are in flight at instance 0 until its first token; the same prompt again adds none.
+    rows = prompts((0, same, 99), (1, same, 99), (2, other, 99), (3, same, 99))
+    assert instances(rows, sticky()) == [0, 0, 1, 0]
+    # A long one with the same beginning: 40 tokens more, of which instance 0 knows 20.
+    begun = [[0, 20]]
+    rows = prompts((0, begun, 99), (1, [[0, 20], [2, 20]], 99), (2, begun, 99))
+    assert instances(rows, sticky(sticky_lead_tokens=39)) == [0, 0, 1]
+    assert instances(rows, sticky(sticky_lead_tokens=40)) == [0, 0, 0]
+    assert instances(rows, sticky(sticky_lead_tokens=0)) == [0, 0, 0]
+    # Half of it is known there, which is not enough for three quarters.
+    assert instances(rows, sticky(sticky_threshold=0.75))[1] == 1
+
+
+@pytest.mark.parametrize(("at", "lead", "chosen"), [(10, 11, 1), (10, 12, 0), (11, 11, 0)])
+def test_sticky_counts_tokens_until_the_first_token(at, lead, chosen):
+    # 12 tokens in flight, whose step ends at 10, which is seen from 11 on.
+    rows = prompts((0, [[0, 12]], 99), (at, [[0, 12], [3, 12]], 99))
+    assert instances(rows, sticky(sticky_lead_tokens=lead)) == [0, chosen]
+
+
+def test_sticky_sends_new_prompts_in_turn_while_all_are_idle():
+    rows = prompts(*((100 * n, [[n, 8]], 1) for n in range(5)))
+    assert instances(rows, sticky(instances=3)) == [0, 1, 2, 0, 1]

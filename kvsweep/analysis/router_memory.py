@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis.cells import Cells
-from kvsweep.analysis.warning_records import ResultWarning, seen
+from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 from kvsweep.config.choices import Choice, choices_of
 from kvsweep.config.fleet import fleet
-from kvsweep.policies import Scorer
+from kvsweep.policies import Routing, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
@@ -40,9 +40,17 @@ def short_memory(cells: Cells) -> ResultWarning | None:
     return found.warning(
         "short-memory",
         f"the router remembers {number(few)} blocks of an instance that caches up to "
-        f"{number(enough)}{found.share}{found.setting}: prefix-affinity misses prefixes that are "
+        f"{number(enough)}{found.share}{found.setting}: {_who(found)} misses prefixes that are "
         f"there; set cluster.router_index_blocks to {enough} or more, or score by precise-prefix",
     )
+
+
+def _who(found: Seen) -> str:
+    """Return what asks the router's index."""
+    scenario = found.cells.scenario(found.worst)
+    asking = [] if scenario is None else [c for c in choices_of(scenario.cluster) if _asks(c)]
+    sticks = bool(asking) and not any(choice.is_weighted for choice in asking)
+    return "sticky routing" if sticks else "prefix-affinity"
 
 
 def _held(scenario: Scenario) -> int:
@@ -62,4 +70,5 @@ def _asks_index(scenario: Scenario) -> bool:
 
 def _asks(choice: Choice) -> bool:
     weight = choice.scorers.get(Scorer.PREFIX_AFFINITY.label, 0.0)
-    return choice.is_weighted and choice.instances > 1 and weight > 0.0
+    asks = (choice.is_weighted and weight > 0.0) or choice.routing == Routing.STICKY.label
+    return asks and choice.instances > 1

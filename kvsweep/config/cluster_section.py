@@ -25,6 +25,7 @@ from kvsweep.limits import (
     MAX_BLOCKS,
     MAX_BUCKET,
     MAX_INSTANCES,
+    MAX_LEAD_TOKENS,
     MAX_POOLS,
     MAX_TIME_US,
     MAX_TOKENS,
@@ -73,6 +74,12 @@ class Cluster(Section):
         Weights of weighted routing, by scorer (`kvsweep.policies.Scorer`); their ratios count.
     router_index_blocks : int
         Prompt blocks that the router's own index remembers of each instance.
+    sticky_threshold : float
+        Routing ``sticky``: share of a prompt's full blocks that the router must have sent to an
+        instance to keep it there (llm-d's ``affinityThreshold``).
+    sticky_lead_tokens : int
+        It does as long as the least tokens in flight of such instances are no more than so many
+        above those of the others; 0: always. The default is llm-d's: 18 s of 15,928 tokens/s.
     count_pending : bool
         Count requests that are routed and still on their way into the queue as load.
     admission : str
@@ -99,6 +106,14 @@ class Cluster(Section):
     router_index_blocks: Annotated[
         Count, Field(le=MAX_BLOCKS), Key("block", "blocks the router remembers of each instance")
     ] = 10_000
+    sticky_threshold: Annotated[
+        Annotated[Share, Field(gt=0.0)],
+        Key("1", "share of a prompt that sticky routing's instances must know"),
+    ] = 0.8
+    sticky_lead_tokens: Annotated[
+        Annotated[Whole, Field(le=MAX_LEAD_TOKENS)],
+        Key("token", "lead in tokens in flight up to which sticky routing keeps to them"),
+    ] = 286_704
     count_pending: Annotated[
         Switch, Key("1", "whether requests on their way to an instance count as its load")
     ] = True

@@ -41,7 +41,17 @@ from kvsweep.config.workload_reads import (
     takes_arrivals,
     takes_cv,
 )
-from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    CACHE,
+    INDEX,
+    LOAD,
+    TOKENS,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+)
 
 if TYPE_CHECKING:
     from kvsweep.config.cluster_section import Cluster
@@ -185,6 +195,7 @@ _OTHER_TIER = Rule(
     "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
 )
 _SEVERAL = "cluster.instances of more than 1 (or several of a role)"
+_STICKY = Rule(lambda s, c: _reads(s.cluster, TOKENS), f"routing 'sticky' and {_SEVERAL}")
 _UNROUTED = "cluster.instances of more than 1 (or several of a role that has no routing of its own)"
 _SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
@@ -231,8 +242,10 @@ RULES: dict[str, Rule] = {
     },
     "cluster.router_index_blocks": Rule(
         lambda s, c: _reads(s.cluster, INDEX),
-        f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
+        f"routing 'weighted' with scorer 'prefix-affinity', or 'sticky', and {_SEVERAL}",
     ),
+    "cluster.sticky_threshold": _STICKY,
+    "cluster.sticky_lead_tokens": _STICKY,
     "cluster.count_pending": Rule(
         lambda s, c: _reads(s.cluster, LOAD),
         f"a routing that looks at the load and {_SEVERAL}",

@@ -74,6 +74,8 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("engine", "priority_age_ms", 1000.0, "no levels of age"),
         ("engine", "preempt_for_urgent", False, "no preemption at admissions"),
         ("cluster", "router_index_blocks", 10_000, "a router's index of 10,000 blocks only"),
+        ("cluster", "sticky_threshold", 0.8, "no sticky routing"),
+        ("cluster", "sticky_lead_tokens", 286_704, "no sticky routing"),
         ("cluster", "count_pending", True, "a load that always counts pending requests"),
         ("cluster", "snapshot_load", False, "a load that is never stale"),
     ),

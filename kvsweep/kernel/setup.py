@@ -39,6 +39,7 @@ def _begin_router(ws, lane):
     router["end"] = lane["routed"]
     router["home"] = 0
     router["refreshed"] = 0
+    router["unanswered"] = 0
     router["refilled"] = 0
     router["tokens"] = lane["bucket_capacity"]
     for index in range(lane["instances"]):

@@ -98,6 +98,8 @@ from kvsweep.records.router import (
     ROUTER_FIELDS,
     SNAPSHOT,
     SNAPSHOT_FIELDS,
+    UNANSWERED,
+    UNANSWERED_FIELDS,
 )
 from kvsweep.records.tiers import (
     CHUNK,
@@ -215,6 +217,8 @@ __all__ = [
     "TIER_FIELDS",
     "TRANSFER",
     "TRANSFER_FIELDS",
+    "UNANSWERED",
+    "UNANSWERED_FIELDS",
     "WHOLE",
     "Event",
     "Field",

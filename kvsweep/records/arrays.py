@@ -140,6 +140,8 @@ class Workspace(NamedTuple):
     """ROUTER (1,): the router's state."""
     snapshots: NDArray[Any]
     """SNAPSHOT (most instances,): what the router knows of each."""
+    unanswered: NDArray[Any]
+    """UNANSWERED (twice the requests of the largest lane,): what a sticky router counts."""
     nodes: NDArray[Any]
     """NODE: the router's index, the shared prompt extents once per instance, then the others."""
     known: NDArray[Any]

@@ -58,6 +58,10 @@ LANE_FIELDS = (
     Field("index_blocks", i64, "block", "blocks that the router's index remembers per instance"),
     Field("homes", i64, "1", "pools whose router keeps the instance of a prompt, 0: none does"),
     Field("snapshot_refresh", i64, "us", "age up to which the router works with old figures"),
+    Field("sticky_threshold", f64, "1", "sticky: share of a prompt that its instances must know"),
+    Field(
+        "sticky_lead", i64, "token", "lead in tokens in flight up to which they are kept, 0: any"
+    ),
     Field("bucket_capacity", f64, "token", "token bucket: its size"),
     Field("bucket_refill", f64, "token/s", "token bucket: what flows in"),
     Field("scheduler", i64, "1", "code of policies.Scheduler"),
@@ -142,6 +146,7 @@ LANE_FIELDS = (
     Field("sees_cache", u8, "1", "1 if a scorer reads how the cache of an instance fares"),
     Field("sees_blocks", u8, "1", "1 if a scorer reads what the cache of an instance holds"),
     Field("indexes", u8, "1", "1 if a scorer reads the router's index"),
+    Field("counts_tokens", u8, "1", "1 if a router counts tokens in flight"),
     Field("count_pending", u8, "1", "1 if requests on their way into the queue are load"),
     Field("snapshot_load", u8, "1", "1 if the load is as old as the other figures"),
     Field(

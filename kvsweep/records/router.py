@@ -10,6 +10,13 @@ ROUTER_FIELDS = (
     Field("refreshed", i64, "us", "when the snapshots were last taken"),
     Field("refilled", i64, "us", "when the token bucket was last refilled"),
     Field("tokens", f64, "token", "what the token bucket holds"),
+    Field("unanswered", i64, "1", "sticky: requests sent that have no answer yet, as UNANSWERED"),
+)
+
+UNANSWERED_FIELDS = (
+    Field("request", i32, "index", "the request"),
+    Field("instance", i32, "index", "where it was sent"),
+    Field("tokens", i64, "token", "of its prompt, those that the router's index had not"),
 )
 
 SNAPSHOT_FIELDS = (
@@ -19,6 +26,7 @@ SNAPSHOT_FIELDS = (
     Field("thrashing", f64, "1", "share of the offloaded blocks that came back at once"),
     Field("held", i64, "block", "leading blocks of the prompt that the cache holds"),
     Field("matched", i64, "block", "leading blocks of the prompt that the router's index has"),
+    Field("in_flight", i64, "token", "sticky: those of requests sent that have no answer yet"),
     Field("score", f64, "1", "weighted sum of scores of the request being routed"),
     Field("turn", i64, "index", "round-robin: of the instances from here on, the next one"),
     Field("oldest", i64, "index", "router's index: node that is forgotten next"),
@@ -34,4 +42,5 @@ NODE_FIELDS = (
 
 ROUTER = dtype_of(ROUTER_FIELDS)
 SNAPSHOT = dtype_of(SNAPSHOT_FIELDS)
+UNANSWERED = dtype_of(UNANSWERED_FIELDS)
 NODE = dtype_of(NODE_FIELDS)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from ..config import Scenario
 from ..config.choices import Choice, choices_of
 from ..config.cluster_section import Cluster
-from ..policies import BLOCKS, CACHE, INDEX, Routing, Scorer
-from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
+from ..policies import BLOCKS, CACHE, INDEX, TOKENS, Routing, Scorer
+from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT, UNANSWERED
 from ..workload.blocks import Extents, find_extents
 
 
@@ -43,6 +43,9 @@ def routing_fields(cluster: Cluster) -> dict[str, Any]:
         "sees_cache": CACHE in reads,
         "sees_blocks": BLOCKS in reads,
         "indexes": INDEX in reads,
+        "counts_tokens": TOKENS in reads,
+        "sticky_threshold": cluster.sticky_threshold,
+        "sticky_lead": cluster.sticky_lead_tokens,
     }
 
 
@@ -92,6 +95,7 @@ def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         "blank_snapshot": blank,
         "router": np.zeros(1, ROUTER),
         "snapshots": np.zeros(sizes["snapshots"], SNAPSHOT),
+        "unanswered": np.empty(2 * sizes["progress"], UNANSWERED),  # of both roles
         "nodes": np.empty(sizes["nodes"], NODE),
         "known": np.zeros(sizes["known"], np.int64),
         "holders": np.empty(sizes["holders"], np.int64),

@@ -71,6 +71,8 @@ class Request:
         The most leading tokens that were computed when it was preempted: its steps were over.
     recomputed : int
         Of `executed`, those at positions below `done_before`.
+    lost : bool
+        Whether its prefill instance ended it, without a first token.
     left_over : int
         Tokens of its prompt behind `prompt_tokens`, which another instance computes.
     """
@@ -103,6 +105,7 @@ class Request:
     executed: int = 0
     done_before: int = 0
     recomputed: int = 0
+    lost: bool = False
     left_over: int = 0
 
     @classmethod

@@ -59,6 +59,10 @@ class Router:
     homes : dict
         prompt-affinity: first of the instances that a request could go to, and key of the last full
         block of its prompt -> the instance that had it.
+    unanswered : list of (request, index, tokens)
+        sticky: what was routed and has no answer yet, where to, and what its index did not know.
+    next : dict
+        sticky: first of the instances that a request could go to -> the one behind the last chosen.
     """
 
     def __init__(self, cluster, block_size):
@@ -68,6 +72,8 @@ class Router:
         self.refreshed_us = 0
         self.views = [View() for _ in range(cluster.instances)]
         self.homes = {}
+        self.unanswered = []
+        self.next = {}
         self.indices = [Index(cluster.router_index_blocks) for _ in range(cluster.instances)]
         total = 0.0
         for weight in cluster.scorers.values():
@@ -88,10 +94,13 @@ class Router:
             "always-busiest": self._always_busiest,
             "prompt-affinity": self._prompt_affinity,
             "weighted": self._weighted,
+            "sticky": self._sticky,
         }
         candidates = self._candidates(request)
         chosen = policy[self.cluster.routing](request, keys, instances, candidates)
         self.turns[candidates[0]] += 1
+        if self.cluster.routing == "sticky":
+            self.unanswered.append((request, chosen, self._uncached(request, keys, chosen)))
         self.indices[chosen].record(keys)
         if self.cluster.count_pending:
             self.views[chosen].load += 1
@@ -99,6 +108,7 @@ class Router:
 
     def look(self, instances, now):
         """See what there is to see of the instances at `now`."""
+        self.unanswered = [sent for sent in self.unanswered if not _is_over(sent[0], now)]
         refresh = now - self.refreshed_us >= self.cluster.snapshot_refresh_us
         if refresh:
             self.refreshed_us = now
@@ -144,6 +154,36 @@ class Router:
         # A prompt shorter than a block has no key.
         return self.homes.setdefault((candidates[0], keys[-1]), least) if keys else least
 
+    def _sticky(self, request, keys, instances, candidates):
+        """Go to the least tokens in flight, its own among them, of those that know the prompt.
+
+        Of all if none knows enough of it, or if these have too much to do.
+        """
+        in_flight = Counter()
+        for _, chosen, tokens in self.unanswered:
+            in_flight[chosen] += tokens
+        threshold = self.cluster.sticky_threshold
+        knows = {i: self.indices[i].matched(keys) / len(keys) if keys else 0.0 for i in candidates}
+        sticky = [i for i in candidates if knows[i] >= threshold]
+        others = [i for i in candidates if knows[i] < threshold]
+        among = sticky or candidates
+        lead = self.cluster.sticky_lead_tokens
+        if sticky and others and lead:
+            least = [min(in_flight[i] for i in group) for group in (sticky, others)]
+            among = candidates if least[0] - least[1] > lead else sticky
+        first = self.next.get(candidates[0], 0)
+        turns = [candidates[(first + k) % len(candidates)] for k in range(len(candidates))]
+        chosen = min(
+            (i for i in turns if i in among),
+            key=lambda i: in_flight[i] + self._uncached(request, keys, i),
+        )
+        self.next[candidates[0]] = chosen - candidates[0] + 1
+        return chosen
+
+    def _uncached(self, request, keys, i):
+        """Return the prompt tokens that the index of an instance does not know."""
+        return request.prompt_tokens - self.indices[i].matched(keys) * self.block_size
+
     def _weighted(self, request, keys, instances, candidates):
         scores = [0.0] * len(instances)
         for scorer, weight in self.weights.items():
@@ -172,3 +212,9 @@ class Router:
         if view.transfer_us > 0:
             score -= weight * view.transfer_us / 10_000.0
         return score - 2.0 * view.thrashing
+
+
+def _is_over(request, now):
+    """Return whether the client has its first token, or will have none."""
+    tokens = request.token_us
+    return request.status is not None or request.lost or (len(tokens) > 0 and tokens[0] < now)

@@ -7,7 +7,10 @@ from math import inf
 from .victims import SCORES
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
-ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
+ROUTINGS = (
+    *("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest"),
+    "sticky",
+)
 LOAD_FAILURES = ("fail", "recompute")
 SCORERS = (
     "prefix-affinity",
@@ -152,6 +155,8 @@ class Cluster:
         default_factory=lambda: {"prefix-affinity": 3, "queue-depth": 2, "kv-utilization": 2}
     )
     router_index_blocks: int = 10_000
+    sticky_threshold: float = 0.8
+    sticky_lead_tokens: int = 286_704
     count_pending: bool = True
     snapshot_refresh_us: int = 0
     snapshot_load: bool = False

@@ -10,6 +10,7 @@ from ..blocks.sizes import full_blocks
 from ..memory import count_words
 from . import router_index
 from .scorers import score_instances
+from .sticky import choose_sticky
 
 
 @leaf
@@ -117,6 +118,8 @@ def choose_instance(inp, ws, lane, tally, r):
         chosen = _prompt_affinity(inp, ws, lane, r)
     elif lane["routing"] == Routing.WEIGHTED:
         chosen = _weighted(inp, ws, lane, tally, r)
+    elif lane["routing"] == Routing.STICKY:
+        chosen = choose_sticky(inp, ws, lane, r)
     else:
         tally["status"] = LaneStatus.UNKNOWN_POLICY
     return chosen

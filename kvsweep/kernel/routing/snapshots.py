@@ -10,6 +10,7 @@ from ..blocks import pool
 from ..blocks.sizes import full_blocks
 from ..explicit import lookup
 from ..scheduling.caching import cache_decodes_for
+from .sticky import forget_answered
 
 
 @leaf
@@ -74,5 +75,7 @@ def look(inp, ws, lane, r, now):
         _see_loads(ws, lane)
     if refresh and lane["sees_cache"]:
         _see_caches(ws, lane)
+    if lane["counts_tokens"]:
+        forget_answered(ws, now)
     if lane["sees_blocks"]:
         _see_blocks(inp, ws, lane, r)

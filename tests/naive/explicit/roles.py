@@ -244,6 +244,8 @@ class RoleCluster(Cluster):
         for instance in self.instances:
             instance.catch_up(now)
         away = [r for r in self.requests if self._is_at_prefill(r)]
+        for each in self.requests:
+            each.lost = self.prefills[each.id].status not in (None, "completed")
         for decoder in self.of_role("decode"):
             decoder.bound = sum(request.decode_instance is decoder for request in away)
         for role, router in self.routers.items():
