@@ -57,8 +57,9 @@ CONTEXTS = {
     },
     "sticky": {
         "cluster.routing": "sticky",
-        "cluster.sticky_lead_tokens": 50,
-        "workload.clients": CLIENTS,
+        "cluster.sticky_threshold": 0.3,
+        "cluster.sticky_lead_tokens": 150,
+        "workload.sessions": TURNS,
     },
     "least loaded, stale": {
         "cluster.routing": "least-loaded",
@@ -210,8 +211,8 @@ VALUES = {
     "cluster.routing": ("least-loaded", "always-busiest", "weighted", "sticky"),
     "cluster.scorers": ({"load-balance": 1}, {"kv-utilization": 1}),
     "cluster.router_index_blocks": (1, 100),
-    "cluster.sticky_threshold": (0.3,),
-    "cluster.sticky_lead_tokens": (0, 50),
+    "cluster.sticky_threshold": (0.9,),
+    "cluster.sticky_lead_tokens": (0, 5),
     "cluster.count_pending": (False,),
     "cluster.admission": ("reject-all",),
     "cluster.token_bucket_capacity": (50.0, 200.0),
