@@ -30,8 +30,8 @@ MOST = 100_000
 _NAME = re.compile(r"\{\{-?\s*\.Values\.modelArtifacts\.name\s*-?\}\}")
 _ROUTER = ("least-loaded", "nearest to a gateway that knows loads")
 _NOTE = (
-    "llm-d's scheduler is not read: it scores loads, caches and prefixes, as "
-    "--set cluster.routing=weighted"
+    "llm-d's scheduler is not read: it keeps prefixes where they are, as --set "
+    "cluster.routing=sticky, or scores loads, caches and prefixes, as weighted"
 )
 
 
