@@ -14,7 +14,7 @@ import kvsweep
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.room import room_text
 from kvsweep.analysis.steadiness import BY_CHANCE, GROWTH, WHILE_FILLING, filling
-from kvsweep.analysis.warnings import find_warnings, warnings_in, warnings_of
+from kvsweep.analysis.warnings import find_warnings, warnings_in, warnings_of, warnings_of_cliff
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.simulate.backlog import queue_growth
@@ -759,3 +759,48 @@ def test_a_rate_that_is_never_sent_is_told_where_a_cliff_is_asked_for(warned):
     assert (found["held-back"].cells, found["held-back"].worst) == (3, {"rate": 5000.0})
     assert "are sent each second, not 5,000" in found["held-back"].text
     assert "held-back" not in warned(workload=workload(concurrency=2), grid=grid)
+
+
+@pytest.mark.parametrize("arrivals", ["fixed", "closed-loop"])
+def test_few_sessions_are_told_where_a_grid_has_a_cliff_along_a_rate(warned, arrivals):
+    """All had begun before one was over, of which a search told; a grid judged by a request."""
+    sessions = f'{{ rounds = 4, think_time_s = 60.0, arrivals = "{arrivals}" }}'
+    of = workload(requests=160, sessions=sessions)
+    axes = '"workload.rate" = [1.0, 40.0]\nseed = { count = 3 }'
+    cliff = 'metric = "tpot_p99_ms"\nalong = "{}"\nthreshold = 20.0'
+    sections = {"workload": of, "cache": "gpu_blocks = 4000", "grid": axes}
+    found = warned(**sections, cliff=cliff.format("rate"))
+    assert list(found) == ["burst"]
+    assert "where a session lasts 18" in found["burst"].text
+    assert "all arrive before one is over in all 6 cells: the cliff" in found["burst"].text
+    # Where a cliff is along sizes loads are as they are asked for, as in a search.
+    blocks = '"cache.gpu_blocks" = [200, 4000]\nseed = { count = 3 }'
+    found = warned(**sections | {"grid": blocks}, cliff=cliff.format("gpu_blocks"))
+    assert not any("session" in each.text for each in found.values())
+
+
+def test_few_sessions_of_a_trace_are_told_along_its_scale(warned, tmp_path):
+    requests = [
+        {"id": 4 * s + r, "arrival_us": s * 10**6 + r, "prompt": [[s, 30]], "output": [r, 5]}
+        | ({"after": 4 * s + r - 1, "think_us": 10**6} if r else {})
+        for s in range(50)
+        for r in range(4)
+    ]
+    trace = tmp_path / "t.json"
+    trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
+    grid = '"workload.scale" = [1.0, 10.0, 100.0]\n"cache.gpu_blocks" = [400, 500]'
+    cliff = 'metric = "tpot_p99_ms"\nalong = "scale"\nthreshold = 20.0'
+    found = warned(workload=f"trace = '{trace}'", grid=grid, cliff=cliff)
+    assert (found["filling"].cells, found["filling"].worst["scale"]) == (4, 100.0)
+    assert "where a session lasts 3." in found["filling"].text
+
+
+def test_a_cliff_in_a_whole_store_tells_what_its_run_told_of_the_rate(warned, tmp_path):
+    sessions = '{ rounds = 4, think_time_s = 60.0, arrivals = "closed-loop" }'
+    axes = '"workload.rate" = [1.0, 40.0]\nseed = { count = 3 }'
+    cliff = 'metric = "tpot_p99_ms"\nalong = "rate"\nthreshold = 20.0'
+    told = warned(workload=workload(requests=160, sessions=sessions), grid=axes, cliff=cliff)
+    ds = kvsweep.open_results(tmp_path / "w.zarr")
+    assert {each.kind: each for each in warnings_of_cliff(ds, "rate")} == told
+    assert "burst" not in {each.kind for each in warnings_of_cliff(ds, "seed")}
+    assert "burst" not in {each.kind for each in warnings_of_cliff(ds.isel(seed=0), "rate")}

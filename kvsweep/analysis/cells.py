@@ -51,7 +51,7 @@ class Cells:
     count_instances : callable -> int64 (grid), optional
         Counts the instances of each cell, where the scenarios are not known.
     sized : bool
-        Whether it is the answer to what a server keeps, or takes.
+        Whether it is the answer to what a server keeps, or takes, or to at which rate a cliff is.
     count_warmups : callable -> int64 (grid), optional
         Counts the requests of each cell that are not measured, where the scenarios are not known.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,4 +41,5 @@ def cells_of_sweep(ds: xr.Dataset, sweep: Sweep, plan: Plan) -> Cells:
         return requests_for(workload, seed, sweep.entropy, plan.policies[variant], sweep.base_dir)
 
     cliff = sweep.cliff is not None
-    return cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
+    cells = cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
+    return replace(cells, sized=sweep.seeks_rate)

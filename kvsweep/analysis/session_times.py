@@ -8,21 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
+from kvsweep.config.axes import POLICY
 from kvsweep.records import NONE
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
     from kvsweep.config.sessions import Sessions
+    from kvsweep.workload.requests import Requests
 
 Floats = NDArray[np.float64]
 
 
 def in_sessions(cells: Cells) -> NDArray[np.bool_]:
     """Tell where all requests are rounds of drawn sessions, or most of a trace's wait; (grid)."""
-    if _last_start(cells) is not None:
-        return np.ones(cells.ok.shape, np.bool_)
+    waiting: NDArray[np.bool_] = np.isfinite(_last_starts(cells))
     found = cells.settings(lambda scenario: bool(_sessions(scenario)), np.bool_)
-    return np.zeros(cells.ok.shape, np.bool_) if found is None else found
+    return waiting if found is None else waiting | found
 
 
 def session_times(cells: Cells, span: Floats, service: Floats) -> tuple[Floats, Floats]:
@@ -43,30 +44,48 @@ def session_times(cells: Cells, span: Floats, service: Floats) -> tuple[Floats, 
         Of sessions: in closed loops as far as the end of the run tells; and the mean length of a
         session, of several kinds the least, of a trace's that of what begins last.
     """
-    last = _last_start(cells)
-    if last is not None:
-        makespan = cells.number("makespan_s")
-        return makespan - cells.number("e2e_mean_ms") / 1000, makespan - last
     served, pauses = cells.settings(_served, np.float64), cells.settings(_pauses, np.float64)
     if served is None or pauses is None:
         return span, service
-    lasted = cells.number("makespan_s") - cells.number("e2e_mean_ms") / 1000
-    where = np.isnan(span) & in_sessions(cells)
-    return np.where(where, lasted, span), served * service + pauses
+    last, makespan = _last_starts(cells), cells.number("makespan_s")
+    of_trace, lasted = np.isfinite(last), makespan - cells.number("e2e_mean_ms") / 1000
+    closed = of_trace | (np.isnan(span) & in_sessions(cells))
+    length = np.where(of_trace, makespan - last, served * service + pauses)
+    return np.where(closed, lasted, span), length
 
 
-def _last_start(cells: Cells) -> float | None:
-    """Return when the last session of a trace begins, in s; None unless most requests wait.
+def _last_starts(cells: Cells) -> Floats:
+    """Return when the last session of a trace begins, in s; NaN of what is no such trace; (grid).
 
-    None too if all begin at once, as on lanes: nobody asks for a rate then.
+    Seeds have the same trace, and of policies with files of their own it is not known.
     """
-    if cells.requests is None:
-        return None
-    requests = cells.requests(())
+    last = np.full(cells.ok.shape, np.nan)
+    traces = cells.settings(_trace)
+    if cells.requests is None or traces is None:
+        return last
+    for trace in set(traces.ravel()) - {""}:
+        if "{policy}" in trace and POLICY in cells.axes:
+            continue
+        where = traces == trace
+        last[where] = _last_start(cells.requests(tuple(map(int, np.argwhere(where)[0]))))
+    return last
+
+
+def _trace(scenario: Scenario) -> str:
+    """Return what tells the request list of a trace from others; nothing of what is drawn."""
+    workload = scenario.workload
+    return "" if workload is None or workload.trace is None else workload.model_dump_json()
+
+
+def _last_start(requests: Requests) -> float:
+    """Return when the last session begins, in s; NaN unless most requests wait.
+
+    NaN too if all begin at once, as on lanes: nobody asks for a rate then.
+    """
     later = requests.after != NONE
     starts = requests.arrival_us[~later]
     if later.mean() < 0.5 or starts.min() == starts.max():
-        return None
+        return np.nan
     return float(starts.max()) / 1e6
 
 

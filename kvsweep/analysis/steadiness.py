@@ -139,7 +139,7 @@ def _rate(scenario: Scenario) -> float:
 def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the seconds within which requests arrive, and the mean from first step to end.
 
-    Where a server is sized for sessions the latter is of a session, after which as many end as
+    Where the rate of sessions is looked for the latter is of a session, after which as many end as
     begin: before, the load grows.
     """
     service = cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")

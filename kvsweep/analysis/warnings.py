@@ -28,7 +28,7 @@ from kvsweep.analysis.losses import (
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.one_priority import one_priority
 from kvsweep.analysis.router_memory import short_memory
-from kvsweep.analysis.settings import values_of
+from kvsweep.analysis.settings import sweep_of, values_of
 from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 ATTRIBUTE = "warnings"
 """Attribute of a store: its warnings, a JSON list of `ResultWarning` as objects."""
+
+OF_RATES = ("burst", "filling", "held-back")
+"""Kinds of the warnings of rates that are not steady, or not sent."""
 
 UNEQUAL_MEMORY = "unequal-memory"
 """Kind of the warning of block sizes that are compared with as many blocks each."""
@@ -171,6 +174,27 @@ def warnings_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
         Whether a cliff is told of them.
     """
     return [*find_warnings(cells_of(ds, cliff=cliff)), *_of_block_sizes(ds)]
+
+
+def warnings_of_cliff(ds: xr.Dataset, along: str) -> list[ResultWarning]:
+    """Return what misleads in a cliff of `ds`: also what only a run of the sweep could tell.
+
+    Whether a rate is steady is told by the sessions of the scenarios, which are not known here; of
+    a whole store, along the axis that its sweep asks for, it is stored.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results, or some values of them.
+    along : str
+        The axis that was scanned.
+    """
+    found = warnings_in(ds, cliff=True)
+    asked = sweep_of(ds).get("cliff") or {}
+    if asked.get("along") != along or any(not c.dims for c in ds["status"].coords.values()):
+        return found
+    stored = {each.kind: each for each in _known(ds) if each.kind in OF_RATES}
+    return [stored.pop(each.kind, each) for each in found] + list(stored.values())
 
 
 def _of_block_sizes(ds: xr.Dataset) -> list[ResultWarning]:

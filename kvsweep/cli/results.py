@@ -142,12 +142,12 @@ def cliff(
     given = _without_search(store, given)
     from kvsweep import report
     from kvsweep.analysis.questions import cliff_of
-    from kvsweep.analysis.warnings import warnings_in
+    from kvsweep.analysis.warnings import warnings_of_cliff
     from kvsweep.search.text import recommendation_text
 
     ds = read(store, at)
     found = cliff_of(ds, given)
-    warnings = warnings_in(ds, cliff=True)
+    warnings = warnings_of_cliff(ds, found.along)
     advice, why_not = _recommended(ds, found, store)
     if as_json:
         told = advice.to_dict() if advice else None

@@ -21,7 +21,10 @@ POLICY = "policy"
 SEED = "seed"
 SAMPLE = "sample"
 
-_LOADS = frozenset({"workload.rate", "workload.scale", "workload.concurrency"})
+RATES = ("workload.rate", "workload.scale")
+"""Keys of how many requests come each second."""
+
+_LOADS = frozenset({*RATES, "workload.concurrency"})
 
 # How the keys end of which more is more room, of pools and of prefill and decode too.
 _ROOM = ("gpu_blocks", "gpu_tokens", "kv_gib", "instances")

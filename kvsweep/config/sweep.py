@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
+from kvsweep.config.axes import POLICY, RATES, SAMPLE, SEED, Axis
 from kvsweep.config.base import fill
 from kvsweep.config.canonical import canonical
 from kvsweep.config.compose import SECTIONS, Override, build
@@ -104,6 +104,12 @@ class Sweep:
     def policies_run(self) -> tuple[Any, ...]:
         """The names on the axis of policies; of those in the file some may not be run."""
         return next((axis.values for axis in self.axes if axis.key == POLICY), ())
+
+    @property
+    def seeks_rate(self) -> bool:
+        """Whether the cliff is along a rate at which requests come."""
+        along = self.cliff.along if self.cliff else None
+        return any(axis.name == along and axis.key in RATES for axis in self.axes)
 
     @cached_property
     def rules(self) -> str:

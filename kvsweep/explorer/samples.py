@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,6 +204,7 @@ class Samples:
         ds = self.dataset(points, seeds)
         cliff = self.sweep.cliff is not None
         cells = cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
+        cells = replace(cells, sized=self.sweep.seeks_rate)
         return [str(warning) for warning in find_warnings(cells)]
 
     def _described(self, axis: list[Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsweep.config.axes import RATES
 from kvsweep.config.effects_of_keys import unread
 from kvsweep.errors import InputError, clip
 from kvsweep.search.problem import is_whole
@@ -32,7 +33,7 @@ class Kind:
 KINDS = {
     "blocks": Kind("smallest", ("cache.gpu_blocks",), generous_high=True),
     "instances": Kind("smallest", ("cluster.instances",), generous_high=True),
-    "rate": Kind("highest", ("workload.rate", "workload.scale"), generous_high=False),
+    "rate": Kind("highest", RATES, generous_high=False),
 }
 
 

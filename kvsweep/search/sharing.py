@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from kvsweep import simulate
-from kvsweep.config.axes import POLICY
+from kvsweep.config.axes import POLICY, RATES
 from kvsweep.processors import usable_processors
 from kvsweep.search.aims import Ask, Enough, Found, Given
 from kvsweep.search.misleading import Watch, read_of
 from kvsweep.search.problem import Labels, Problem
-from kvsweep.search.ranges import KINDS
 from kvsweep.search.root import Search
 from kvsweep.search.samples import Floats
 
@@ -164,7 +163,7 @@ class _Driver:
             told = watch.dropped(at, scenario)
         else:
             cliff = not problem.aim.shown
-            sized = not cliff or problem.axis.key in KINDS["rate"].keys
+            sized = not cliff or problem.axis.key in RATES
             listed = problem.trace(problem.groups[number], at) if sized else None
             told = watch.warnings(at, scenario, cliff=cliff, sized=sized, requests=listed)
         return replace(found, warnings=tuple(told))
