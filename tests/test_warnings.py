@@ -804,3 +804,35 @@ def test_a_cliff_in_a_whole_store_tells_what_its_run_told_of_the_rate(warned, tm
     assert {each.kind: each for each in warnings_of_cliff(ds, "rate")} == told
     assert "burst" not in {each.kind for each in warnings_of_cliff(ds, "seed")}
     assert "burst" not in {each.kind for each in warnings_of_cliff(ds.isel(seed=0), "rate")}
+
+
+CLIENTS = "".join(
+    f'[[workload.clients]]\nid = "{name}"\nrate_fraction = 0.5\nslo_class = "{name}"\n'
+    for name in ("critical", "batch")
+)
+
+
+def test_classes_that_a_scheduler_by_constant_priorities_ignores_are_told(warned, tmp_path):
+    """It went by arrival without a word, whatever the classes of clients."""
+    few = workload(requests=50)
+    engine = 'max_num_seqs = 8\nscheduler = "priority"'
+    for clients in ("", CLIENTS):
+        found = warned(engine=engine, workload=few + clients)
+        assert list(found) == ["one-priority"]
+        assert found["one-priority"].text.startswith(
+            "engine.scheduler 'priority' goes by arrival alone in all 3 cells, as engine.priority"
+        )
+    by_class = f'{engine}\npriority = "slo-class"'
+    assert list(warned(engine=by_class, workload=few + CLIENTS)) == []
+    compared = '"engine.priority" = ["constant", "slo-class"]\nseed = { count = 2 }'
+    assert list(warned(engine=engine, workload=few + CLIENTS, grid=compared)) == []
+    for own, kinds in (({}, ["one-priority"]), ({"priority": 3}, [])):
+        requests = [
+            {"id": i, "arrival_us": 100_000 * i, "prompt": [[i, 40]], "output": [100 + i, 5]}
+            | (own if i else {})
+            for i in range(50)
+        ]
+        trace = tmp_path / "t.json"
+        trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
+        one = {"engine": engine, "grid": '"engine.max_num_seqs" = [8]'}
+        assert list(warned(**one, workload=f"trace = '{trace}'")) == kinds
