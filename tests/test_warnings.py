@@ -836,3 +836,18 @@ def test_classes_that_a_scheduler_by_constant_priorities_ignores_are_told(warned
         trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
         one = {"engine": engine, "grid": '"engine.max_num_seqs" = [8]'}
         assert list(warned(**one, workload=f"trace = '{trace}'")) == kinds
+
+
+def test_a_scorer_by_class_without_classes_is_told(warned):
+    """'kv-pressure-slo' was as 'kv-pressure' without a word, where it has no class to weigh by."""
+    weighted = 'instances = 4\nrouting = "weighted"\nscorers = { kv-pressure-slo = 1.0 }'
+    tier = "gpu_blocks = 200\ncpu_blocks = 50\ntransfer_bandwidth = 10.0"
+    found = warned(cluster=weighted, cache=tier, workload=workload(requests=50))
+    assert "in all 3 cells: it weighs transfers by SLO class" in found["classless-scorer"].text
+    urgent = CLIENTS.replace('class = "batch"', 'class = "critical"')
+    own = re.sub("slo_class.*", 'slo_class = "own"', CLIENTS)
+    for clients, told in ((CLIENTS, False), (urgent, False), (own, True)):
+        found = warned(cluster=weighted, cache=tier, workload=workload(requests=50) + clients)
+        assert ("classless-scorer" in found) == told
+    without = weighted.replace("kv-pressure-slo", "kv-pressure")
+    assert "classless-scorer" not in warned(cluster=without, cache=tier)

@@ -1,4 +1,4 @@
-"""Warnings of priorities by SLO class where no class makes a difference."""
+"""Warnings of priorities and scorers by SLO class where no class makes a difference."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
 from kvsweep.analysis.warning_records import ResultWarning, seen
+from kvsweep.config.choices import choices_of
 from kvsweep.config.effects_of_keys import is_urgent_first
-from kvsweep.policies import Priority
+from kvsweep.policies import Priority, Scorer, SloClass
 from kvsweep.simulate.list_records import class_levels
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 NO, DRAWN, REPLAYED = "", "drawn", "replayed"
 
+_OWN_WEIGHT = {SloClass.CRITICAL.label, SloClass.BATCH.label, SloClass.BACKGROUND.label}
 _GIVE = "give clients, or requests of a trace, an slo_class"
 
 
@@ -52,6 +54,19 @@ def constant_priority(cells: Cells) -> ResultWarning | None:
         f"engine.scheduler '{scenario.engine.scheduler}' goes by arrival alone{found.share}, as "
         "engine.priority is 'constant' and no request has a priority of its own: SLO classes do "
         f"not matter to it; take engine.priority = 'slo-class', and {_GIVE}",
+    )
+
+
+def classless_scorer(cells: Cells) -> ResultWarning | None:
+    """Warn of a scorer that weighs by SLO class where no class has a weight of its own."""
+    where = _where(cells, _scored, lambda found: _OWN_WEIGHT.isdisjoint(_classes(found)))
+    found = None if where is None else seen(cells, where, cells.ok)
+    if found is None:
+        return None
+    return found.warning(
+        "classless-scorer",
+        f"scorer 'kv-pressure-slo' is as 'kv-pressure'{found.share}: it weighs transfers by SLO "
+        f"class, and no request is of class critical, batch or background; {_GIVE}",
     )
 
 
@@ -92,6 +107,14 @@ def _has_other(scenario: Scenario) -> bool:
     return is_urgent_first(scenario) and scenario.engine.priority != Priority.CONSTANT.label
 
 
+def _scored(scenario: Scenario) -> str:
+    choices = (each for each in choices_of(scenario.cluster) if each.instances > 1)
+    name = Scorer.KV_PRESSURE_SLO.label
+    if not any(each.is_weighted and each.scorers.get(name, 0) > 0 for each in choices):
+        return NO
+    return _list_of(scenario, _OWN_WEIGHT.isdisjoint)
+
+
 def _list_of(scenario: Scenario, are_alike: Callable[[set[str]], bool]) -> str:
     """Return what tells a list of requests from others; `NO` if those drawn are not alike."""
     workload = scenario.workload
@@ -117,3 +140,9 @@ def _own(requests: Requests) -> bool:
 def _levels_of(requests: Requests) -> int:
     """Return how many priorities requests have by their classes."""
     return np.unique(class_levels(requests.slo_names, requests.slo_class)).size
+
+
+def _classes(requests: Requests) -> set[str]:
+    """Return the SLO classes that requests have."""
+    codes = np.unique(requests.slo_class)
+    return {requests.slo_names[code] for code in codes if 0 <= code < len(requests.slo_names)}

@@ -26,7 +26,7 @@ from kvsweep.analysis.losses import (
     without_numbers,
 )
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
-from kvsweep.analysis.one_priority import constant_priority, one_priority
+from kvsweep.analysis.one_priority import classless_scorer, constant_priority, one_priority
 from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.settings import sweep_of, values_of
 from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
@@ -155,6 +155,7 @@ CHECKS = (
     idle_tier,
     one_priority,
     constant_priority,
+    classless_scorer,
     all_kept,
 )
 
