@@ -22,7 +22,7 @@ from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
 from kvsweep.config.axes import SAMPLE, dimension_names, more_is_generous, tells_its_end
 from kvsweep.errors import InputError
-from kvsweep.metrics import beyond_a_share
+from kvsweep.metrics import out_of_range
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,8 +87,9 @@ def find_cliff(
     if not isinstance(threshold, Real) or not np.isfinite(threshold):
         raise InputError(f"threshold: {threshold!r} is not a finite number")
     array = _measure(ds, metric, along)
-    problem = beyond_a_share(metric, float(threshold))
-    if problem and not (array > 1.0).any():  # else it is one of the caller's, in per cents
+    beyond = array < 0.0 if threshold < 0 else array > 1.0
+    problem = out_of_range(metric, float(threshold))
+    if problem and not beyond.any():  # else it is one of the caller's: a difference, in per cents
         raise InputError(f"threshold: {problem}")
     missing = variables.missing(ds, array)
     array = array.sortby(along)

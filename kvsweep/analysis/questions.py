@@ -125,9 +125,29 @@ def cliff_of(ds: xr.Dataset, given: Mapping[str, Any]) -> Cliff:
     for key in ("metric", "along", "threshold"):
         if key not in asked:
             raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
-    if asked["threshold"] < 0 and (problem := out_of_range(asked["metric"], asked["threshold"])):
-        raise InputError(f"--threshold: {problem}")
+    check_limit(asked["metric"], asked["threshold"], "--threshold")
     return find_cliff(ds, **asked)
+
+
+def check_limit(metric: str, limit: float, option: str) -> None:
+    """Refuse a limit that a measure never has, or never passes.
+
+    Parameters
+    ----------
+    metric : str
+        The measure.
+    limit : float
+        In its units.
+    option : str
+        What gave it, for messages.
+
+    Raises
+    ------
+    InputError
+        For a negative number, or of a share one above 1.
+    """
+    if problem := out_of_range(metric, limit):
+        raise InputError(f"{option}: {problem}")
 
 
 def _units(ds: xr.Dataset, name: str) -> str:

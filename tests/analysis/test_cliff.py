@@ -470,3 +470,12 @@ def test_ratios_without_seeds_are_of_none():
     assert ratio.of_mean_curves > 0.0
     assert np.isnan(ratio.mean_of_seeds)
     assert "paired by seed" not in cliff_text(cliff)
+
+
+def test_a_threshold_that_a_measure_never_has_is_refused():
+    """The command refused it; here a cliff at -1 preemptions was told to lie above all."""
+    ds = dataset([0.2, 0.9], blocks=[1, 2], name="preemption_rate")
+    with pytest.raises(InputError, match="threshold: preemption_rate is never below 0"):
+        find_cliff(ds, threshold=-1)
+    differences = dataset([-0.4, 0.4], blocks=[1, 2], name="preemption_rate")
+    assert find_cliff(differences, threshold=-0.2).groups[0].mean_curve.value == 1.25
