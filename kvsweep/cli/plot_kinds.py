@@ -82,7 +82,7 @@ def _attainment(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
 
 
 def _pareto(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
-    from kvsweep.analysis.questions import front_of
+    from kvsweep.analysis.questions import check_limit, front_of
     from kvsweep.plot import plot_pareto
 
     front = front_of(ds, given["objectives"])
@@ -91,6 +91,7 @@ def _pareto(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:
         name, value = _level(text)
         if name in levels:
             raise InputError(f"--level {text}: {name} is given twice")
+        check_limit(name, value, f"--level {text}")
         levels[name] = value
     with _levels_by("--level"):
         return plot_pareto(ds, front, levels)
@@ -180,10 +181,19 @@ def draw(store: Where, kind: str, at: tuple[str, ...], options: Mapping[str, Any
             raise InputError(f"--{key}: missing; this kind of figure needs it")
     if kind == PREFIX:
         return _draw_prefix(store)
+    _check_threshold(options)
     ds = read(store, at)
     figure = known.draw(ds, {key: options[key] for key in used})
     _warn_of_cells(ds)
     return figure
+
+
+def _check_threshold(options: Mapping[str, Any]) -> None:
+    """Refuse a line where the first measure never is; that of the sweep's cliff has its own."""
+    from kvsweep.analysis.questions import check_limit, listed
+
+    if options["metric"] is not None and options["threshold"] is not None:
+        check_limit(listed(options["metric"])[0], options["threshold"], "--threshold")
 
 
 def _warn_of_cells(ds: xr.Dataset) -> None:

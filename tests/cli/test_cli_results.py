@@ -590,3 +590,31 @@ def test_a_measure_never_passes_what_it_never_has(run, results, command):
     assert (code, err) == (2, "kvsweep: --threshold: preemption_rate is never below 0\n")
     told = ("--metric", "queue_growth", "--threshold", "-0.1")
     assert run("cliff", results, *told)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("curve", "--metric", "steps", "--along", "gpu_blocks"), "steps is never below 0"),
+        (("bars", "--metric", "steps", "--over", "policy"), "steps is never below 0"),
+        (("tradeoff", "--metric", "ttft_p99_ms", "--along", "gpu_blocks"), "never below 0"),
+        (("heatmap", "--metric", "steps", "--along", "gpu_blocks", "--over", "policy"), "below 0"),
+    ],
+)
+def test_a_line_where_a_measure_never_is_is_refused(run, results, words, problem):
+    """It was drawn below 0, as if something could keep it."""
+    code, _, err = run("plot", results, *words, "--threshold", "-1")
+    assert (code, err.startswith("kvsweep: --threshold: ")) == (2, True)
+    assert problem in err
+
+
+def test_a_level_that_a_measure_never_has_is_refused(run, results):
+    goals = ("--objectives", "ttft_p99_ms:min,prefix_hit_rate:max")
+    for level, problem in (
+        ("ttft_p99_ms=-5", "ttft_p99_ms is never below 0"),
+        ("prefix_hit_rate=90", "prefix_hit_rate is a share, from 0 to 1: did you mean 0.9?"),
+    ):
+        code, _, err = run("plot", results, "pareto", *goals, "--level", level)
+        assert (code, err) == (2, f"kvsweep: --level {level}: {problem}\n")
+    share = ("--metric", "prefix_hit_rate", "--threshold", "90")
+    assert run("cliff", results, *share)[2].startswith("kvsweep: --threshold: prefix_hit_rate is a")
