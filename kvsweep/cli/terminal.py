@@ -24,6 +24,8 @@ from kvsweep.errors import printable
 
 # Characters of a message that are shown, its beginning and its end, if it is longer.
 LONGEST, END_SHOWN = 700, 200
+# A word that is longer is cut.
+LONGEST_WORD = 60
 # Signals that end a command, where there are such.
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -67,11 +69,14 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def one_line(message: str) -> str:
-    """Return a message as one line, its middle left out if it is very long."""
+    """Return a message as one line, its middle left out if it is very long; words are whole."""
     line = " ".join(message.split())
     if len(line) <= LONGEST:
         return line
-    return f"{line[: LONGEST - END_SHOWN]} [...] {line[-END_SHOWN:]}"
+    begin, end = line[: LONGEST - END_SHOWN], line[-END_SHOWN:]
+    begin = begin[: begin.rfind(" ", -LONGEST_WORD)] if " " in begin[-LONGEST_WORD:] else begin
+    end = end[end.index(" ") + 1 :] if " " in end[:LONGEST_WORD] else end
+    return f"{begin} [...] {end}"
 
 
 def open_streams() -> None:

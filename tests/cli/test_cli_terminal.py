@@ -391,3 +391,13 @@ def test_settings_of_matplotlib_that_are_no_utf_8_are_bad_input(store, tmp_path,
     assert done.returncode == 2
     assert f"kvsweep: {told} to another\n" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_long_messages_are_cut_between_words():
+    """Of the architectures that are known one was named "DeepseekV32ForCausal"."""
+    names = [f"Name{n}ForCausalLM" for n in range(100)]
+    line = terminal.one_line(", ".join(names))
+    assert len(line) <= terminal.LONGEST + len(" [...] ")
+    begin, end = line.split(" [...] ")
+    assert set(f"{begin} {end}".replace(",", "").split()) <= set(names)
+    assert terminal.one_line("x" * 900) == f"{'x' * 500} [...] {'x' * 200}"
