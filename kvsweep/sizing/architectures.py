@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-from kvsweep.errors import InputError, did_you_mean, shown
+from kvsweep.errors import InputError, shown
 
 
 class Architecture(NamedTuple):
@@ -124,5 +125,20 @@ def architecture(name: str, where: str) -> Architecture:
         why = "is not known here"
     raise InputError(
         f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}; "
-        f"{BY_METRICS}{did_you_mean(name, list(KNOWN))}"
+        f"{BY_METRICS}{_hint(name)}"
     )
+
+
+def _hint(name: str) -> str:
+    """Return the known architecture of which a name is a misspelling, and not one of its kin."""
+    from difflib import get_close_matches
+
+    stem, ending, _ = name.partition("For")
+    kin = [known for known in KNOWN if _numbers(known) == _numbers(name)]
+    stems = {known.partition("For")[0].casefold(): known for known in kin if ending in known}
+    close = get_close_matches(stem.casefold(), list(stems), n=1, cutoff=0.85)
+    return f"; did you mean {stems[close[0]]!r}?" if close else ""
+
+
+def _numbers(name: str) -> list[str]:
+    return re.findall(r"\d+", name)

@@ -100,6 +100,18 @@ def gpu_names() -> list[str]:
 # Of GPUs of the same name that have other clocks, parts or another memory: laptops, Max-Q, NVL,
 # PCIe, MIG's slices, RTX 3090 Ti, RTX 4090 D.
 _OTHER = ("laptop", "max", "nvl", "pcie", "mig", "ti", "d")
+# GPUs that are none of those known here, and no misspelling of their names: a V100 is no H100.
+_OF_ITS_OWN = frozenset(
+    {
+        *("laptop", "mig", "nvl", "t4", "p100", "v100", "l20", "l40", "a30", "a40", "a800"),
+        *("h20", "h800", "gh200", "gb200", "gb300", "b100", "b300"),
+        *("mi210", "mi250", "mi250x", "mi300a", "mi308x", "mi325x", "mi350x", "mi355x"),
+        *("a2000", "a4000", "a4500", "a5000", "a5500", "a6000", "4000", "4500", "5000"),
+        *("rtx4000", "rtx5000", "rtx6000", "2080", "rtx2080", "3060", "rtx3060", "3070", "rtx3070"),
+        *("3080", "rtx3080", "4060", "rtx4060", "4070", "rtx4070", "4080", "rtx4080"),
+        *("5060", "rtx5060", "5070", "rtx5070", "5080", "rtx5080"),
+    }
+)
 _GB = re.compile(r"(\d+)gb?")
 
 
@@ -160,10 +172,15 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
     if is_size(text):
         memory = parse_size(text, where)
         return Gpu(text.strip(), memory, memory, memory, "given")
-    known_names = gpu_names()
-    others = [other for table in figures()["gpus"].values() for other in table["names"]]
-    hint = did_you_mean(name, [*known_names, *others])
     raise InputError(
-        f"{where}: {clip(text)!r} is neither a GPU that is known ({', '.join(known_names)}) nor an "
-        f"amount of memory as 80GiB{hint}"
+        f"{where}: {clip(text)!r} is neither a GPU that is known ({', '.join(gpu_names())}) nor an "
+        f"amount of memory as 80GiB{_hint(name)}"
     )
+
+
+def _hint(name: str) -> str:
+    """Return the closest name that is known, but for names of GPUs with another memory."""
+    if not _OF_ITS_OWN.isdisjoint(re.split(r"[-_/]", name)):
+        return ""
+    others = [other for table in figures()["gpus"].values() for other in table["names"]]
+    return did_you_mean(name, [*gpu_names(), *others])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -116,10 +117,10 @@ def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], 
             return config, found, table["source"]
     if not (name.endswith(".json") or exists):
         known = model_names()
-        hint = did_you_mean(name.lower().rpartition("/")[2], known)
         raise InputError(
             f"--model: {clip(name)!r} is neither a file nor a model that is known: "
-            f"{', '.join(known)}{hint}; any other by its config.json"
+            f"{', '.join(known)}; any other by its config.json"
+            f"{nearest_model(name.lower().rpartition('/')[2])}"
         )
     if os.path.isdir(path):
         path /= "config.json"
@@ -164,6 +165,25 @@ def shipped_name(name: str) -> str:
     short = name.lower().rpartition("/")[2].removesuffix("-instruct").removeprefix("meta-")
     same = (shipped for shipped, table in _tables().items() if short in table.get("also", ()))
     return next(same, short)
+
+
+def nearest_model(name: str) -> str:
+    """Return the closest name of a model that is known, as a hint: not one of another size.
+
+    Examples
+    --------
+    >>> nearest_model("qwen3-32b-fp8"), nearest_model("lama-3.1-8b")
+    ("; did you mean 'qwen3-32b'?", "; did you mean 'llama-3.1-8b'?")
+    >>> nearest_model("llama-3.2-1b"), nearest_model("gemma-2-9b-it")
+    ('', '')
+    """
+    has = _numbers(name)
+    return did_you_mean(name, [known for known in model_names() if not has - _numbers(known)])
+
+
+def _numbers(name: str) -> Counter[str]:
+    """Return the numbers in a model's name, but for those of its weights' format."""
+    return Counter(re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?:fp|int|w\da)\d+", "", name)))
 
 
 def is_base(name: str) -> bool:

@@ -7,13 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kvsweep.config.served_model import cache_groups
-from kvsweep.errors import InputError, clip, did_you_mean, escaped
+from kvsweep.errors import InputError, clip, escaped
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
-from kvsweep.sizing.shapes import is_base, load_config, load_model, model_names, shipped_name
+from kvsweep.sizing.shapes import (
+    is_base,
+    load_config,
+    load_model,
+    model_names,
+    nearest_model,
+    shipped_name,
+)
 from kvsweep.vllm_command.backends import with_block
 from kvsweep.vllm_command.checks import (
     check_served,
@@ -161,7 +168,7 @@ def _model(command: Command, known: Known) -> Line:
     try:
         load_config(command.model)
     except InputError:
-        hint = did_you_mean(shipped_name(command.model), model_names())
+        hint = nearest_model(shipped_name(command.model))
         raise InputError(
             f"{command.where}: {clip(escaped(command.model))}: neither a folder with a config.json "
             f"nor a model that is known ({', '.join(model_names())}){hint}; give the name of one "

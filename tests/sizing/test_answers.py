@@ -407,3 +407,10 @@ def test_a_gpu_is_found_by_its_drivers_name(driver, name):
 def test_a_gpu_that_a_driver_names_and_nobody_knows_is_refused():
     with pytest.raises(InputError, match="'NVIDIA H100 NVL' is neither a GPU that is known"):
         find_gpu("NVIDIA H100 NVL")
+
+
+@pytest.mark.parametrize("name", ["v100", "h20", "NVIDIA H100 NVL", "gh200", "mi325x", "rtx 3080"])
+def test_a_gpu_of_its_own_is_no_misspelling(name):
+    """A V100 was to have been an H100, and an H20 an H200."""
+    with pytest.raises(InputError, match=r"nor an amount of memory as 80GiB$"):
+        find_gpu(name)

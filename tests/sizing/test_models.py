@@ -501,3 +501,20 @@ def test_a_base_model_is_not_taken_for_its_instruct_model(name):
     with pytest.raises(InputError, match=r"is neither a file nor a model.*did you mean 'qwen2\.5-"):
         load_model(name)
     assert load_model(f"{name}-Instruct").max_model_len == 32_768
+
+
+def test_a_model_of_another_size_is_no_misspelling():
+    """A model with a third of the parameters was to have been meant, and another attention."""
+    for name in ("meta-llama/Llama-3.2-1B-Instruct", "Qwen/Qwen2.5-32B-Instruct", "gemma-2-9b-it",
+                 "google/gemma-3-4b-it", "deepseek-ai/DeepSeek-V3.1", "llama-3-8b"):  # fmt: skip
+        with pytest.raises(InputError, match=r"any other by its config\.json$"):
+            load_model(name)
+    for name, near in (("qwen3-8", "qwen3-8b"), ("gemma3-27b", "gemma-3-27b")):
+        with pytest.raises(InputError, match=rf"config\.json; did you mean '{near}'\?$"):
+            load_model(name)
+
+
+def test_an_architecture_of_its_own_is_no_misspelling():
+    for name in ("LlavaNextForConditionalGeneration", "Qwen2MoeForCausalLM", "GemmaForCausalLM"):
+        with pytest.raises(InputError, match=r"/metrics tell$"):
+            model_from_config({**LLAMA, "architectures": [name]}, "config.json")
