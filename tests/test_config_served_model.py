@@ -433,7 +433,7 @@ def test_blocks_that_win_are_told_once_for_all_cells(load):
     first, second = model_texts(sweep)
     assert "cache.gpu_blocks wins: 300 to 9,000 blocks" in first
     assert "tp 2" in second
-    assert "cache.gpu_blocks wins: 300 blocks" in second
+    assert "cache.gpu_blocks wins: 300 to 9,000 blocks" in second
 
 
 @pytest.mark.parametrize(
@@ -824,3 +824,11 @@ def test_an_interval_fits_the_blocks_that_hold_a_state(load):
     for interval in (0, 576, 1152):
         (found,) = scenarios(load(text.format(interval)))
         assert found.cache.prefix_cache_retention_interval == interval
+
+
+def test_tokens_that_win_are_told_of_all_models(load):
+    """Of all models but the first the first size alone was told, beside a range."""
+    grid = '[grid]\n"cache.gpu_tokens" = [1600, 16000, 160]\n"model.tp" = [1, 2, 4]\n'
+    texts = model_texts(load(ON_H100 + grid))
+    assert len(texts) == 3
+    assert all("cache.gpu_tokens wins: 10 to 1,000 blocks" in text for text in texts)

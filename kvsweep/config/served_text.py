@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import SEED
 from kvsweep.config.cache_section import CAPACITIES
@@ -14,6 +16,7 @@ from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import is_taken_for_full, sized
+from kvsweep.errors import InputError
 from kvsweep.sizing.exchange import NODE, reached_bandwidth
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.pipeline import longest_stage
@@ -32,11 +35,22 @@ NOTED = 1.01
 def model_texts(sweep: Sweep) -> list[str]:
     """Write `model_text` of a sweep's scenarios, those that differ in blocks alone as one."""
     alike: dict[str, list[Scenario]] = {}
-    for scenario in sweep.probes():
+    probes = 1 + sum(len(axis.values) - 1 for axis in sweep.axes if axis.key != SEED)
+    for point in islice(sweep.points(), probes):
+        scenario = sweep.scenario(point)
         text = model_text(scenario, sweep.base_dir, "")
         if text is not None:
-            alike.setdefault(text, []).append(scenario)
+            alike.setdefault(text, []).extend((scenario, *_of_all_sizes(sweep, point)))
     return [_text_of_all(scenarios, sweep.base_dir) for scenarios in alike.values()]
+
+
+def _of_all_sizes(sweep: Sweep, point: Mapping[str, Any]) -> Iterator[Scenario]:
+    """Yield a probe's scenarios at both ends of an axis of sizes, along which it has neighbours."""
+    for axis in sweep.axes:
+        if axis.key in (f"cache.{name}" for name in CAPACITIES):
+            for value in (min(axis.values), max(axis.values)):
+                with suppress(InputError):  # of cells it is told where they are made
+                    yield sweep.scenario({**point, axis.key: value})
 
 
 def models_left(sweep: Sweep) -> int:
