@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -109,10 +110,12 @@ def _levels_by(option: str) -> Iterator[None]:
 def _level(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     try:
-        return name, float(value)
+        level = float(value)
     except ValueError:
-        message = f"--level {text}: expected MEASURE=NUMBER, as ttft_p99_ms=2000"
-        raise InputError(message) from None
+        level = math.inf
+    if name.strip()[-1:] in ("", "<", ">") or math.isinf(level):  # as --target of `size` has them
+        raise InputError(f"--level {text}: expected MEASURE=NUMBER, as ttft_p99_ms=2000")
+    return name.strip(), level
 
 
 def _effects(ds: xr.Dataset, given: Mapping[str, Any]) -> Figure:

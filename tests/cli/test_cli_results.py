@@ -618,3 +618,18 @@ def test_a_level_that_a_measure_never_has_is_refused(run, results):
         assert (code, err) == (2, f"kvsweep: --level {level}: {problem}\n")
     share = ("--metric", "prefix_hit_rate", "--threshold", "90")
     assert run("cliff", results, *share)[2].startswith("kvsweep: --threshold: prefix_hit_rate is a")
+
+
+@pytest.mark.parametrize("level", ["ttft_p99_ms<=5", "ttft_p99_ms>=5", "=5", "ttft_p99_ms=inf"])
+def test_a_level_of_another_form_is_told_its_form(run, results, level):
+    """`ttft_p99_ms<=5`, as `kvsweep size` takes it, was a measure 'ttft_p99_ms<'."""
+    code, _, err = run("plot", results, "pareto", "--level", level)
+    assert code == 2
+    assert f"--level {level}: expected MEASURE=NUMBER, as ttft_p99_ms=2000" in err
+
+
+def test_a_level_may_have_blanks_about_its_sign(run, results):
+    goals = ("--objectives", "ttft_p99_ms:min,throughput_rps:max", "--at", "gpu_blocks=100")
+    assert (
+        run("plot", results, "pareto", *goals, "--level", "ttft_p99_ms = 5", "-o", "p.svg")[0] == 0
+    )
