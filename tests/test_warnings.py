@@ -15,6 +15,7 @@ from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.room import room_text
 from kvsweep.analysis.steadiness import BY_CHANCE, GROWTH, WHILE_FILLING, filling
 from kvsweep.analysis.warnings import find_warnings, warnings_in, warnings_of, warnings_of_cliff
+from kvsweep.cli import main
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.simulate.backlog import queue_growth
@@ -851,3 +852,14 @@ def test_a_scorer_by_class_without_classes_is_told(warned):
         assert ("classless-scorer" in found) == told
     without = weighted.replace("kv-pressure-slo", "kv-pressure")
     assert "classless-scorer" not in warned(cluster=without, cache=tier)
+
+
+def test_the_command_that_a_warning_names_is_one(warned, capsys):
+    """`kvsweep blocks MODEL` was told, which the command refuses."""
+    latency = 'model = "llama-3.1-8b/h100/tp2"'
+    found = warned(cache="", latency=latency, workload=workload(requests=20))
+    command = re.search("`kvsweep (.*?)`", found["assumed-blocks"].text)[1]
+    with pytest.raises(SystemExit) as ended:
+        main(command.replace("MODEL", "llama-3.1-8b").replace("GPU", "h100").split())
+    assert ended.value.code == 0
+    assert "usable" in capsys.readouterr().out

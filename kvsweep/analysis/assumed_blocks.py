@@ -31,7 +31,7 @@ def assumed_blocks(cells: Cells) -> ResultWarning | None:
         "assumed-blocks",
         f"{cache.gpu_blocks:,} blocks ({tokens:,} tokens){found.share} are the default of "
         f"cache.gpu_blocks, not what the GPU of latency.model {scenario.latency.model!r} has room "
-        "for; give it, as `kvsweep blocks MODEL --gpu GPU` tells it, or a [model] table",
+        "for; give it, as `kvsweep blocks --model MODEL --gpu GPU` tells it, or a [model] table",
     )
 
 
