@@ -105,7 +105,8 @@ def _refuse_own_options(words: tuple[str, ...]) -> None:
     """Refuse options of ``kvsweep from-vllm`` behind the command, where vLLM would take them."""
     own = ("--gpu", "--log", "--trace", "--set", "--acceptance", "--container", "--out", "-o")
     behind: Sequence[str] = words[1:]
-    if behind and starts_server(words, "the command"):
+    is_text = " " in words[0].strip()  # `"vllm serve M" --gpu h100`
+    if behind and not is_text and starts_server(words, "the command"):
         behind = server_of(words, "the command").words  # not those of `srun -o FILE vllm serve`
     if stray := next((word for word in behind if word.partition("=")[0] in own), None):
         raise InputError(

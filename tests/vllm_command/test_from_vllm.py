@@ -1276,3 +1276,12 @@ def test_one_group_of_all_layers_is_refused_where_there_are_several_kinds():
     drafts = "--spec-method eagle3 --spec-model x --spec-tokens 3"
     with pytest.raises(InputError, match=f"{option}: layers of all kinds"):
         taken(f"{option} {drafts}", acceptance=(0.7,))
+
+
+def test_an_option_of_ones_own_behind_a_command_in_quotes_is_told_as_such():
+    """`"vllm serve M" --gpu h100` was asked to have --gpu in the command, where vLLM has none."""
+    told = r"--gpu: an option of `kvsweep from-vllm`, not of vLLM: give it before the command"
+    with pytest.raises(InputError, match=told):
+        answer(Question(("vllm serve meta-llama/Llama-3.1-8B", "--gpu", "h100")))
+    with pytest.raises(InputError, match="-tp: is not in the text that has the command"):
+        answer(Question(("vllm serve meta-llama/Llama-3.1-8B", "-tp", "2"), gpu="h100"))
