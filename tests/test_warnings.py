@@ -863,3 +863,17 @@ def test_the_command_that_a_warning_names_is_one(warned, capsys):
         main(command.replace("MODEL", "llama-3.1-8b").replace("GPU", "h100").split())
     assert ended.value.code == 0
     assert "usable" in capsys.readouterr().out
+
+
+def test_where_all_requests_are_dropped_nothing_is_said_to_be_measured(warned):
+    """60 of 60 were dropped, and "what is measured are the others"."""
+    few = workload(requests=20)
+    one = warned(workload=few, cache="gpu_blocks = 1")["unservable"].text
+    assert "dropped in all 3 cells (at most 20 of 20): nothing is measured; the longest" in one
+    for blocks, told in (
+        ([1, 200], "dropped in 3 of 6 cells, most at gpu_blocks 1 (20 of 20): nothing is measured "
+         "there; "),
+        ([1, 7], "(20 of 20): what is measured are the others, of which the worst has none; "),
+    ):  # fmt: skip
+        grid = f'"cache.gpu_blocks" = {blocks}\nseed = {{ count = 3 }}'
+        assert told in warned(workload=few, cache="", grid=grid)["unservable"].text

@@ -41,9 +41,18 @@ def unservable(cells: Cells) -> ResultWarning | None:
         return None
     return found.warning(
         "unservable",
-        f"requests that can never fit are dropped{_most(found, dropped)}: what is "
-        f"measured are the others{_behind(found)}; {_room(found)}",
+        f"requests that can never fit are dropped{_most(found, dropped)}: "
+        f"{_measured(found, dropped)}{_behind(found)}; {_room(found)}",
     )
+
+
+def _measured(found: Seen, dropped: NDArray[np.float64]) -> str:
+    """Say what is measured beside requests that are dropped."""
+    nothing = dropped >= found.cells.number("injected")
+    if nothing[found.where].all():
+        return f"nothing is measured{' there' if found.count < found.cells.ok.sum() else ''}"
+    there = ", of which the worst has none" if nothing[found.worst] else ""
+    return f"what is measured are the others{there}"
 
 
 def _behind(found: Seen) -> str:
