@@ -112,6 +112,9 @@ _OF_ITS_OWN = frozenset(
         *("5060", "rtx5060", "5070", "rtx5070", "5080", "rtx5080"),
     }
 )
+_COUNT = re.compile(r"(?:^|\s)(\d+)\s*x\s|\sx\s*(\d+)\s*$", re.IGNORECASE)
+"""How many GPUs there are, as in "2 x H100", "2x H100" or "H100 x2"."""
+
 _GB = re.compile(r"(\d+)gb?")
 
 
@@ -146,8 +149,13 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
     Raises
     ------
     InputError
-        If it is neither.
+        If it is neither, or says how many there are.
     """
+    if (count := _COUNT.search(text)) and int(count[1] or count[2]) > 1:
+        raise InputError(
+            f"{where}: {clip(text)!r}: name one of the GPUs; how many is told apart from it, by "
+            "tp and pp"
+        )
     name = text.strip().lower().replace(" ", "-")
     for known, table in figures()["gpus"].items():
         if name == known or name in table["names"]:

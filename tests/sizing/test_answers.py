@@ -414,3 +414,11 @@ def test_a_gpu_of_its_own_is_no_misspelling(name):
     """A V100 was to have been an H100, and an H20 an H200."""
     with pytest.raises(InputError, match=r"nor an amount of memory as 80GiB$"):
         find_gpu(name)
+
+
+@pytest.mark.parametrize("name", ["h100 x 2", "H100 x4", "2 x h100", "8x H100"])
+def test_how_many_gpus_there_are_is_not_lost(name):
+    """`--gpu "h100 x 2"` was one H100 without a word."""
+    with pytest.raises(InputError, match=r"--gpu: .*name one of the GPUs; how many is told apart"):
+        find_gpu(name)
+    assert find_gpu("1 x H100").name == find_gpu("NVIDIA H100 80GB HBM3").name == "h100"
