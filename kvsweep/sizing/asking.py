@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from kvsweep.errors import InputError, shown
 from kvsweep.sizing.answer import Answer
 from kvsweep.sizing.capacity import Layout, layout
 from kvsweep.sizing.defaults import BLOCK_SIZE
@@ -17,6 +18,9 @@ from kvsweep.sizing.server_log import ServerLog, read_server
 from kvsweep.sizing.settings import Served, serve, unsupported_block
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import parse_size
+
+LEAST_WEIGHTS = 2**12
+"""Bytes that no model's weights are below; "405B" are parameters, and were 405 bytes."""
 
 
 def answer(question: Question) -> Answer:
@@ -68,6 +72,11 @@ def _plan(question: Question, served: Served, gpu: Gpu) -> Budget:
             ("--activation", question.activation),
         )
     ]
+    if sizes[0] is not None and sizes[0] < LEAST_WEIGHTS:
+        raise InputError(
+            f"--weights: {shown(question.weights)} is {sizes[0]:,} bytes, and no number of "
+            "parameters; give the memory that they take, as 15GiB"
+        )
     return budget(served, gpu, *sizes)
 
 

@@ -422,3 +422,10 @@ def test_how_many_gpus_there_are_is_not_lost(name):
     with pytest.raises(InputError, match=r"--gpu: .*name one of the GPUs; how many is told apart"):
         find_gpu(name)
     assert find_gpu("1 x H100").name == find_gpu("NVIDIA H100 80GB HBM3").name == "h100"
+
+
+def test_a_number_of_parameters_is_no_size_of_weights():
+    """`--weights 8B` were eight bytes, so that all of the GPU was left for blocks."""
+    with pytest.raises(InputError, match="--weights: '8B' is 8 bytes, and no number of parameters"):
+        ask(model="llama-3.1-8b", gpu="h100", weights="8B")
+    assert ask(model="llama-3.1-8b", gpu="h100", weights="8GB").blocks > 20_000
