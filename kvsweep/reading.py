@@ -51,6 +51,25 @@ def working_folder() -> Path:
         return Path()
 
 
+def nearby(path: Path, folder: str, ending: str) -> str:
+    """Return a hint at what is there where `path` is not: with its ending, or in the usual folder.
+
+    Parameters
+    ----------
+    path : Path
+        What was named.
+    folder : str
+        Where such are as a rule.
+    ending : str
+        How their names end.
+    """
+    name = path.name if path.suffix == ending else f"{path.name}{ending}"
+    for place in (path.with_name(name) if path.name else path, Path(folder) / name):
+        if place != path and os.path.exists(place):
+            return f"; did you mean '{place}'?"
+    return ""
+
+
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading, links followed.
 

@@ -1,5 +1,6 @@
 """A TOML file: its values, and the line of every key."""
 
+import os
 import re
 import tomllib
 from bisect import bisect_left
@@ -11,7 +12,7 @@ from kvsweep.config.schema import KeyPath, dotted
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import first_excess, parse_toml
-from kvsweep.reading import read_text, refuse_store
+from kvsweep.reading import nearby, read_text, refuse_store
 
 _BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 _LONG_WORD = re.compile(r"\S{120,}")  # quoted from the file: messages stay readable
@@ -76,6 +77,8 @@ def read_source(file: Path) -> Source:
         If it cannot be read or is not TOML, or as `parse_source`.
     """
     refuse_store(file, "a sweep")
+    if not os.path.exists(file) and (near := nearby(file, "sweeps", ".toml")):
+        raise InputError(f"{file}: no such file{near}")
     text = read_text(file, MAX_SETTINGS_BYTES).replace("\r\n", "\n")
     return parse_source(text, str(file))
 

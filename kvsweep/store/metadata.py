@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kvsweep.errors import InputError
+from kvsweep.reading import nearby
 from kvsweep.store.places import storage
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def read_root(path: Where, maker: str) -> Root:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.exists():
-            raise InputError(f"{path}: no such store; `{maker}` makes one") from error
+            near = nearby(path, "results", ".zarr") if isinstance(path, Path) else ""
+            raise InputError(f"{path}: no such store; `{maker}` makes one{near}") from error
         if path.suffix == ".toml":
             made = maker.replace("SWEEP.toml", str(path))
             raise InputError(f"{path}: is a sweep, not a store; `{made}` makes one") from error

@@ -214,3 +214,19 @@ def test_a_stream_that_is_open_goes_on_where_it_is(tmp_path, capfd, name):
         assert (text, capfd.readouterr().out) == ("before\nafter\n", "a,b\n")
     else:
         assert text == "before\na,b\nafter\n"
+
+
+def test_a_name_without_its_ending_or_folder_is_told_the_whole(run, tmp_path, monkeypatch):
+    """`kvsweep grid` made a store at results/h8.zarr, and `kvsweep show h8.zarr` knew of none."""
+    monkeypatch.chdir(tmp_path)
+    Path("sweeps").mkdir()
+    Path("sweeps/h8.toml").write_text("")
+    for name in ("h8", "h8.toml", "sweeps/h8"):
+        told = f"kvsweep: {name}: no such file; did you mean 'sweeps/h8.toml'?\n"
+        assert run("grid", name)[::2] == (2, told)
+    Path("results/h8.zarr").mkdir(parents=True)
+    for name in ("h8", "h8.zarr", "results/h8"):
+        assert run("show", name)[2].endswith("makes one; did you mean 'results/h8.zarr'?\n")
+    assert run("grid", "none.toml")[2].endswith(
+        "none.toml: cannot read: No such file or directory\n"
+    )
