@@ -14,7 +14,7 @@ from kvsweep.analysis.axis_checks import check_axes
 from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import LEVEL_VARIABLES, NO_COUNT, VARIABLES, quantile_name
+from kvsweep.metrics import LEVEL_VARIABLES, NO_COUNT, REQUEST_VARIABLES, VARIABLES, quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,6 +30,7 @@ _HIGHER = {
     "draft_acceptance",
     "fairness_classes",
     "fairness_instances",
+    "request_cached_tokens",
     *(variable.name for variable in LEVEL_VARIABLES),
 }
 # Measures of which more is better, by rounds and classes too; of every other less is better.
@@ -57,6 +58,9 @@ _NEITHER = {
     "steps",
     "pruned",
     "arrivals_s",
+    "request_arrival_us",
+    "request_instance",
+    *(variable.name for variable in REQUEST_VARIABLES if variable.listed is not None),
 }
 
 # Values that are read at once: the names of a million cells are 48 MB, and as much again where they

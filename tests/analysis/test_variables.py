@@ -268,3 +268,12 @@ def test_an_axis_with_a_value_that_is_no_number_is_refused(value):
     blocks[2] = value
     with pytest.raises(InputError, match="'gpu_blocks' has a value that is no number"):
         kvsweep.find_cliff(ds.assign_coords(gpu_blocks=blocks))
+
+
+def test_of_what_a_request_brings_neither_more_nor_less_is_said_to_be_better():
+    """A heatmap said of tokens found cached, of prompts and of instances that less is better."""
+    brought = ("arrival_us", "instance", "prompt_tokens", "output_tokens", "session", "round")
+    assert {variables.better(f"request_{name}") for name in brought} == {""}
+    assert variables.better("request_cached_tokens") == "more"
+    for name in ("ttft_us", "e2e_us", "tpot_us", "preemptions", "recomputed_tokens"):
+        assert variables.better(f"request_{name}") == "less"
