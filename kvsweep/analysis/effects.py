@@ -198,7 +198,8 @@ def joint_effects(
     statistics.check_confidence(confidence)
     array = variables.get(ds, metric)
     axes = _axes(ds, array)
-    others = [name for name in axes if name != _known_axis(over, axes, "joint")]
+    _known_axis(over, axes, "joint")
+    others = [name for name in axes if name != over]
     levels = np.asarray(array[over].values).tolist()
     if not designs:
         raise InputError("joint: no design; name at least one BASE,A,B,AB")
@@ -228,7 +229,8 @@ def _axes(ds: xr.Dataset, array: xr.DataArray) -> list[str]:
 def _known_axis(name: str, axes: list[str], asked: str = "factors") -> str:
     """Return `name` if it is one of `axes`."""
     if name not in axes:
-        hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
+        there = f"one of: {', '.join(axes)}" if axes else "there is none"
+        hint = did_you_mean(name, axes) or f"; {there}"
         raise InputError(f"{asked}: no axis {name!r}{hint}")
     return name
 

@@ -345,3 +345,12 @@ def test_names_that_look_like_numbers_stay_names():
     ds = dataset(values, policies=["1", "1.0", "01", "2"], blocks=[1], seeds=[0])
     found = joint_effects(ds, "preemption_rate", [("1.0", "1", "01", "2")])
     assert [effect.difference.effect for effect in found.groups[0].effects] == [-1.0, 2.0, 5.0]
+
+
+def test_designs_along_an_axis_that_was_selected_are_refused_by_its_name():
+    """Without any other axis the letters of the one level were told as the levels there are."""
+    values = [[[1.0]], [[2.0]], [[4.0]], [[8.0]]]
+    ds = dataset(values, policies=["base", "a", "b", "both"], blocks=[1], seeds=[0])
+    one = ds.isel(policy=0, gpu_blocks=0)
+    with pytest.raises(InputError, match=r"^joint: no axis 'policy'; there is none$"):
+        joint_effects(one, "preemption_rate", [("base", "a", "b", "both")])
