@@ -31,6 +31,8 @@ def scales(seeds: int, resamples: int) -> Floats:
 def widening(seeds: int, confidence: float) -> float:
     """Return by how much an arm of a percentile interval of at least two seeds is too short."""
     normal = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    if normal == 0.0:  # below half of the last bit of 0.5 there is no width to be widened
+        return 1.0
     return quantile(seeds - 1, confidence) / normal * sqrt(seeds / (seeds - 1))
 
 
