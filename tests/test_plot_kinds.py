@@ -1261,3 +1261,11 @@ def test_few_whole_numbers_have_no_others_between():
         low, high = sorted(axis.get_view_interval())
         ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
         assert [text.get_text() for place, text in ticks if low <= place <= high] == [told]
+
+
+@pytest.mark.parametrize("level", [np.inf, 1e12, 1e-9])
+def test_levels_that_no_sweep_may_have_are_refused_in_one_line(level):
+    """They were an error of pydantic's, of several lines."""
+    told = "^levels: ttft_ms must be from 0.001 to 1e[+]11 ms, got "
+    with pytest.raises(InputError, match=told):
+        plot.plot_attainment(with_requests(), {"ttft_ms": level})

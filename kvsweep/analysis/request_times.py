@@ -14,6 +14,7 @@ from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS
 from kvsweep.errors import InputError, did_you_mean
+from kvsweep.limits import MAX_LEVEL_MS, MIN_LEVEL_MS
 from kvsweep.policies import RequestStatus
 
 if TYPE_CHECKING:
@@ -132,6 +133,9 @@ def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels
             _check_name("levels", name)
             if not value > 0:
                 raise InputError(f"levels: {name} must be more than 0, got {value!r}")
+            if not MIN_LEVEL_MS <= value <= MAX_LEVEL_MS:
+                allowed = f"from {MIN_LEVEL_MS:g} to {MAX_LEVEL_MS:g} ms"
+                raise InputError(f"levels: {name} must be {allowed}, got {value!r}")
         if levels:
             return ServiceLevels(**levels)
     given = _judged_by(ds)
