@@ -13,7 +13,7 @@ import naive
 import pytest
 import twin
 
-from kvsweep import records
+from kvsweep import policies, records
 from kvsweep.config import rules
 from kvsweep.kernel.scheduling import by_counts
 from kvsweep.records import Event
@@ -305,3 +305,19 @@ def test_the_table_follows_from_base_and_phase():
             assert (after, tokens) == (step + 1, before + 1)
             assert before == after - base
         assert running[-1][0] == base + 6 + 14 - 2, r
+
+
+def test_every_family_of_policies_has_a_row_that_tells_where_it_is_decided():
+    """Two families had none: of the eviction of the CPU tier, and of pulls that fail."""
+    families = {kind for base in (policies._Policy, policies._Reader) for kind in _families(base)}
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Add a policy")[2]
+    table = re.findall(r"^\| `(\w+)`: `[\w.]+` \| (.*?) \| (.*?) \| .*\|$", text, re.MULTILINE)
+    assert sorted(row[0] for row in table) == sorted(kind.__name__ for kind in families)
+    for family, *places in table:
+        for short, name in re.findall(r"`([\w/]+\.py)`(?:, `([\w.]+)`)?", " ; ".join(places)):
+            path = path_of(short)
+            assert not name or name in names_in(path), f"{family}: {short}: {name}"
+
+
+def _families(base):
+    return [kind for kind in base.__subclasses__() if len(kind) > 0]
