@@ -79,8 +79,7 @@ def _check_totals(expected, single):
 
 
 TOTALS = {"evictions": "evictions", "hits": "hit_tokens", "stores": "stores", "loads": "loads"}
-OTHERS = ("offload", "hybrid", "state", "spec", "mix", "pd")
-GROUPS = ("vllm", ASYNC, *(f"vllm2/{name}" for name in OTHERS))
+GROUPS = ("vllm", *sorted(f"vllm2/{path.name}" for path in (goldens.FOLDER / "vllm2").iterdir()))
 
 
 @pytest.mark.parametrize("group", GROUPS)
