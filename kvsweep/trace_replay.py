@@ -112,7 +112,11 @@ def replay(
     Returns
     -------
     xr.Dataset
-        Dimension ``request`` in trace order; variables `REQUEST_COLUMNS`, -1 where there is none.
+        Dimension ``request`` in trace order, int64 but for ``status``, and -1 where there is no
+        value. On the trace's clock, microseconds: ``arrival_us``, ``queued_us``, ``scheduled_us``,
+        ``first_token_us``, ``finish_us``; after the arrival, as the client sees them: ``ttft_us``,
+        ``e2e_us``. ``preemptions``, ``cached_tokens``, ``instance``; ``status``: text. Attributes
+        ``status`` and ``status_detail`` tell how the simulation ended.
 
     Raises
     ------

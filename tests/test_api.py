@@ -17,6 +17,7 @@ import kvsweep.plot
 from kvsweep.arguments import ANY, ARGUMENTS, NUMBER, WHOLE, checked
 from kvsweep.errors import InputError
 from kvsweep.store import save_dataset
+from kvsweep.trace_replay import REQUEST_COLUMNS
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 PUBLIC = {f"kvsweep.{name}": getattr(kvsweep, name) for name in kvsweep.__all__} | {
@@ -261,3 +262,10 @@ def test_the_examples_of_a_module_run(name):
         if found.name.removeprefix(f"{name}.") not in public:  # these find files, as above
             runner.run(found, out=told.append)
     assert runner.failures == 0, "".join(told)
+
+
+def test_the_columns_of_a_replay_are_told_by_its_docstring():
+    """It named a constant that is not public."""
+    told = inspect.getdoc(kvsweep.replay).partition("Returns")[2].partition("Raises")[0]
+    named = set(re.findall(r"``(\w+)``", told))
+    assert named - {"request", "status_detail"} == set(REQUEST_COLUMNS)

@@ -37,6 +37,11 @@ def text_of(found: Cliff | Front | Effects | Sensitivity | Comparison | xr.Datas
     str
         Lines for `print`.
 
+    Raises
+    ------
+    InputError
+        If `found` is something else, or of results no value of an axis is left, or one twice.
+
     Examples
     --------
     >>> import kvsweep
