@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
-from analysis.synthetic import dataset
+from analysis.synthetic import dataset, prefix_trials
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
@@ -34,6 +34,7 @@ from kvsweep.analysis import statistics
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import number
@@ -1269,3 +1270,13 @@ def test_levels_that_no_sweep_may_have_are_refused_in_one_line(level):
     told = "^levels: ttft_ms must be from 0.001 to 1e[+]11 ms, got "
     with pytest.raises(InputError, match=told):
         plot.plot_attainment(with_requests(), {"ttft_ms": level})
+
+
+def test_the_cost_of_a_prefix_is_drawn_of_the_measurement_it_was_found_in():
+    """Of others it was a KeyError: of an attribute, or of a size."""
+    ds = prefix_trials()
+    cost = prefix_cost(ds)
+    with pytest.raises(InputError, match=r"^ds: needs results of `kvsweep measure prefix`$"):
+        plot.plot_prefix(with_requests(), cost)
+    with pytest.raises(InputError, match=r"^cost: was found in another dataset: no size '"):
+        plot.plot_prefix(ds.isel(size=[0]), cost)

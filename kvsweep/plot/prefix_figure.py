@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator
 
 from kvsweep.analysis.prefix_cost import Line, PrefixCost
 from kvsweep.arguments import checked
+from kvsweep.errors import InputError
 from kvsweep.llama.design import CONDITIONS
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # Measures, and the heights of their panels in inches inside the axes.
 PANELS = {"ttft_ms": 1.8, "throughput_tok_s": 0.8}
+
+# Attributes of a measurement that the heading names.
+_ABOUT = ("model_file", "runtime", "runtime_version", "threads")
 
 # Single trials stand this far from the median, as a share of the range of B.
 ASIDE = {"hit": -0.02, "miss": 0.02}
@@ -45,6 +49,11 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
     matplotlib.figure.Figure
         For `save`; it belongs to no global state.
 
+    Raises
+    ------
+    InputError
+        For a dataset of something else, or without a size of which `cost` tells.
+
     Examples
     --------
     >>> import kvsweep.plot, xarray
@@ -52,6 +61,7 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
     >>> ds = xarray.open_zarr("prefix.zarr")
     >>> kvsweep.plot.save(kvsweep.plot.plot_prefix(ds, prefix_cost(ds)), "prefix.png")
     """
+    _check_measured(ds, cost)
     with style.drawing():
         figure = style.new_figure(height=1.3 + sum(PANELS.values()))
         panels = figure.subplots(2, 1, sharex=True, height_ratios=list(PANELS.values()))
@@ -69,6 +79,16 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
         panels[1].set_xlabel(style.axis_label(ds["context_b"]))
         panels[1].xaxis.set_major_locator(FixedLocator([size.b for size in cost.sizes]))
     return figure
+
+
+def _check_measured(ds: xr.Dataset, cost: PrefixCost) -> None:
+    """Refuse results of something else, and those that the cost was not found in."""
+    if not {*_ABOUT} <= ds.attrs.keys() or not {*PANELS, "context_b", "size"} <= {*ds.variables}:
+        raise InputError("ds: needs results of `kvsweep measure prefix`")
+    there = {str(size) for size in ds["size"].values.ravel()}
+    for size in cost.sizes:
+        if size.label not in there:
+            raise InputError(f"cost: was found in another dataset: no size {size.label!r} here")
 
 
 def _what(ds: xr.Dataset) -> str:
