@@ -479,6 +479,8 @@ def test_a_threshold_that_a_measure_never_has_is_refused():
         find_cliff(ds, threshold=-1)
     differences = dataset([-0.4, 0.4], blocks=[1, 2], name="preemption_rate")
     assert find_cliff(differences, threshold=-0.2).groups[0].mean_curve.value == 1.25
+
+
 def test_a_confidence_too_small_to_be_told_from_none_is_taken():
     """The normal quantile of 1e-20 is 0: it was divided by."""
     (group, *_) = find_cliff(h8(3), confidence=1e-20, resamples=50).groups
