@@ -18,6 +18,7 @@ from .blocks.runs import begin_runs, clear_heads
 from .explicit.beginning import begin_explicit, end_explicit
 from .memory import count_extents, place_instance
 from .offload.setup import begin_offload, end_offload
+from .routing.answers import begin_counting
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .time.calendar import IDLE
@@ -39,7 +40,8 @@ def _begin_router(ws, lane):
     router["end"] = lane["routed"]
     router["home"] = 0
     router["refreshed"] = 0
-    router["unanswered"] = 0
+    if lane["counts_tokens"]:
+        begin_counting(ws, lane)
     router["refilled"] = 0
     router["tokens"] = lane["bucket_capacity"]
     for index in range(lane["instances"]):

@@ -140,8 +140,10 @@ class Workspace(NamedTuple):
     """ROUTER (1,): the router's state."""
     snapshots: NDArray[Any]
     """SNAPSHOT (most instances,): what the router knows of each."""
-    unanswered: NDArray[Any]
-    """UNANSWERED (twice the requests of the largest lane,): what a sticky router counts."""
+    sent: NDArray[Any]
+    """SENT (requests of the largest lane,): what a sticky router counts as in flight."""
+    answered: NDArray[Any]
+    """int64 (requests of the largest lane,): those that it is to count no more."""
     nodes: NDArray[Any]
     """NODE: the router's index, the shared prompt extents once per instance, then the others."""
     known: NDArray[Any]

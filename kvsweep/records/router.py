@@ -10,13 +10,14 @@ ROUTER_FIELDS = (
     Field("refreshed", i64, "us", "when the snapshots were last taken"),
     Field("refilled", i64, "us", "when the token bucket was last refilled"),
     Field("tokens", f64, "token", "what the token bucket holds"),
-    Field("unanswered", i64, "1", "sticky: requests sent that have no answer yet, as UNANSWERED"),
+    Field("answered", i64, "1", "sticky: requests that have an answer, or will have none: the new"),
 )
 
-UNANSWERED_FIELDS = (
-    Field("request", i32, "index", "the request"),
-    Field("instance", i32, "index", "where it was sent"),
-    Field("tokens", i64, "token", "of its prompt, those that the router's index had not"),
+SENT_FIELDS = (
+    Field("instance", i32, "index", "sticky: where a request was sent, NONE: nowhere, or by load"),
+    Field("decoder", i32, "index", "the same of its decode instance, if that is another one"),
+    Field("tokens", i64, "token", "of its prompt, those that the router's index had not there"),
+    Field("decoder_tokens", i64, "token", "the same of its decode instance"),
 )
 
 SNAPSHOT_FIELDS = (
@@ -42,5 +43,5 @@ NODE_FIELDS = (
 
 ROUTER = dtype_of(ROUTER_FIELDS)
 SNAPSHOT = dtype_of(SNAPSHOT_FIELDS)
-UNANSWERED = dtype_of(UNANSWERED_FIELDS)
+SENT = dtype_of(SENT_FIELDS)
 NODE = dtype_of(NODE_FIELDS)

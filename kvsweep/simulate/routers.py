@@ -10,7 +10,7 @@ from ..config import Scenario
 from ..config.choices import Choice, choices_of
 from ..config.cluster_section import Cluster
 from ..policies import BLOCKS, CACHE, INDEX, TOKENS, Routing, Scorer
-from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT, UNANSWERED
+from ..records import NODE, NONE, ROUTER, SCORER, SENT, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
 
 
@@ -95,7 +95,8 @@ def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         "blank_snapshot": blank,
         "router": np.zeros(1, ROUTER),
         "snapshots": np.zeros(sizes["snapshots"], SNAPSHOT),
-        "unanswered": np.empty(2 * sizes["progress"], UNANSWERED),  # of both roles
+        "sent": np.empty(sizes["progress"], SENT),
+        "answered": np.empty(sizes["progress"], np.int64),
         "nodes": np.empty(sizes["nodes"], NODE),
         "known": np.zeros(sizes["known"], np.int64),
         "holders": np.empty(sizes["holders"], np.int64),

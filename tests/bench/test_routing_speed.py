@@ -14,6 +14,7 @@ POLICIES = {
     "least-loaded": ("least-loaded", {}),
     "weighted": ("weighted", DEFAULT),
     "weighted, precise-prefix": ("weighted", PRECISE),
+    "sticky": ("sticky", {}),
 }
 MOST_RATIO_TO_ROUND_ROBIN = 2.0
 MOST_NS_PER_SCORE = 25.0

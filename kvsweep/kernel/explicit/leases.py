@@ -10,6 +10,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import LoadFailure, RequestStatus
 from ...records import DECODE, NEVER, NONE, PREFILL
+from ..routing.answers import note_answer
 from ..scheduling.holders import leave
 from ..time.arrivals import let_send, next_arrival
 from .tables import release_all
@@ -232,6 +233,7 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
     release_all(inp, ws, lane, inst, state, s)
     ws.progress[r]["status"] = RequestStatus.ERRORED
     inst["load"] -= 1
+    note_answer(ws, lane, r)
     engine["finished"] = 1
     if lane["drafts"] > 0:
         engine["refused"] = 0  # nothing is reserved any more for its first verification

@@ -6,6 +6,7 @@ from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import DECODE, NONE, PREFILL, Event
 from ..moving.connector import note_finish
+from ..routing.answers import note_answer
 from ..scheduling import waiting
 from ..tally import add_gap
 from .batches import class_of, entry_at
@@ -153,6 +154,8 @@ def _sample(inp, ws, out, lane, inst, tally, index, engine, r, state, entry, sta
         cache_known(inp, ws, lane, inst, request, state, engine["state_lo"] + r, settled)
     if lane["role"] != PREFILL:
         measured = r >= lane["warmup"]
+        if ws.progress[r]["first_token"] == NONE:
+            note_answer(ws, lane, r)
         _note_latency(ws, tally, engine, ws.progress[r], state, taken, now, measured)
     if state["done"]:
         note(out, lane, tally, index, step, Event.FINISH, r, NONE)

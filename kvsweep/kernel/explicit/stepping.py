@@ -12,6 +12,7 @@ from ...records import DECODE, NONE, PREFILL, LaneStatus
 from ..memory import depth
 from ..moving.copies import report
 from ..moving.stalls import note_stall, rests
+from ..routing.answers import note_answer
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
 from ..time.instance import clear_step
@@ -63,6 +64,7 @@ def accept(inp, ws, lane, inst, now):
         if fits_nowhere(inp, ws, lane, r):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
+            note_answer(ws, lane, r)
             if lane["role"] == PREFILL:
                 call_off(ws, r)
         else:

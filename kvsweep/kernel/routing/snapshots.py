@@ -10,7 +10,7 @@ from ..blocks import pool
 from ..blocks.sizes import full_blocks
 from ..explicit import lookup
 from ..scheduling.caching import cache_decodes_for
-from .sticky import forget_answered
+from .answers import forget_answered
 
 
 @leaf

@@ -7,34 +7,11 @@ are the prompt tokens in flight: of requests without a first token, what the rou
 import numpy as np
 
 from ..._jit import leaf
-from ...policies import RequestStatus
-from ...records import NONE
 from ..blocks.sizes import full_blocks
 from . import router_index
+from .answers import count_sent
 
 NOBODY = np.int64(-1)
-
-
-@leaf
-def _is_over(ws, r, now):
-    """Return whether a client has its first token, or will have none."""
-    progress = ws.progress[r]
-    first = progress["first_token"]
-    status = progress["status"]
-    ended = status == RequestStatus.DROPPED_UNSERVABLE or status == RequestStatus.TIMED_OUT
-    return ended or status == RequestStatus.ERRORED or (first != NONE and first < now)
-
-
-@leaf
-def forget_answered(ws, now):
-    """Count requests as in flight no more that have an answer by now, or will have none."""
-    router = ws.router[0]
-    for place in range(router["unanswered"] - 1, -1, -1):
-        sent = ws.unanswered[place]
-        if _is_over(ws, sent["request"], now):
-            ws.snapshots[sent["instance"]]["in_flight"] -= sent["tokens"]
-            router["unanswered"] -= 1
-            ws.unanswered[place] = ws.unanswered[router["unanswered"]]
 
 
 @leaf
@@ -103,12 +80,6 @@ def choose_sticky(inp, ws, lane, r):
     blocks = full_blocks(lane, request["prompt"] - lane["ahead"])
     router_index.match(inp, ws, lane, request, blocks)
     chosen = _choose(ws, lane, request, blocks)
-    snapshot = ws.snapshots[chosen]
-    sent = ws.unanswered[ws.router[0]["unanswered"]]
-    ws.router[0]["unanswered"] += 1
-    sent["request"] = r
-    sent["instance"] = chosen
-    sent["tokens"] = _uncached(lane, snapshot, request)
-    snapshot["in_flight"] += sent["tokens"]
+    count_sent(ws, lane, r, chosen, _uncached(lane, ws.snapshots[chosen], request))
     router_index.record(inp, ws, lane, chosen, request, blocks)
     return chosen

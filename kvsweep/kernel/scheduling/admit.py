@@ -5,6 +5,7 @@ from ...policies import RequestStatus
 from ...records import NEVER, NONE, Event
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
+from ..routing.answers import note_answer
 from ..tally import log_event
 from ..time.decoding import known_tokens
 from . import waiting
@@ -132,6 +133,7 @@ def give_up(inp, ws, lane, inst, r):
     waiting.leave_waiting(inp, ws, lane, inst)
     ws.progress[r]["status"] = RequestStatus.TIMED_OUT
     inst["load"] -= 1
+    note_answer(ws, lane, r)
     waiting.wake_head(inst)
 
 

@@ -7,6 +7,7 @@ token on its way begins to leave (leaving.py).
 
 from ..._jit import leaf
 from ...records import LEAVING, NONE, Event
+from ..routing.answers import note_answer
 from ..tally import add_gap, log_event
 from ..time.calendar import find_due, leave_running
 from .leaving import begin_leaving, finish, leave_early, may_leave_at_once
@@ -38,6 +39,8 @@ def _sample_due(inp, ws, out, lane, inst, tally, index, r, position, at_once):
     if not progress["decoding"]:
         log_event(out, lane, inst, tally, index, Event.SAMPLE, r, NONE)
         _sample(ws, inst, tally, progress, measured)
+        if progress["outputs"] == 1:
+            note_answer(ws, lane, r)
         stays = progress["outputs"] < request["output"]
         if stays:
             begin_decode(inp, ws, lane, inst, request, progress, position, inst["step"] + 1)

@@ -5,6 +5,7 @@ from ...policies import RequestStatus
 from ...records import NEVER, NONE, LaneStatus
 from ..blocks import tier
 from ..blocks.sizes import blocks_for
+from ..routing.answers import note_answer
 from ..scheduling import waiting
 from ..scheduling.admit import admit_waiting
 from ..scheduling.by_counts import is_countable, schedule_by_counts
@@ -36,6 +37,7 @@ def accept(inp, ws, lane, inst, now):
         if can_never_fit(lane, inp.requests[lane["request_lo"] + r]):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
+            note_answer(ws, lane, r)
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
             waiting.wake_head(inst)
