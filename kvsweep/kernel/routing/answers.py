@@ -20,7 +20,7 @@ def begin_counting(ws, lane):
 
 
 @leaf
-def count_sent(ws, lane, r, index, tokens):
+def count_sent(ws, lane, index, r, tokens):
     """Count so many tokens of request `r` as in flight at an instance from now on."""
     ws.snapshots[index]["in_flight"] += tokens
     if lane["disaggregated"] and index >= lane["routed"]:

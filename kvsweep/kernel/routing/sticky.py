@@ -80,6 +80,6 @@ def choose_sticky(inp, ws, lane, r):
     blocks = full_blocks(lane, request["prompt"] - lane["ahead"])
     router_index.match(inp, ws, lane, request, blocks)
     chosen = _choose(ws, lane, request, blocks)
-    count_sent(ws, lane, r, chosen, _uncached(lane, ws.snapshots[chosen], request))
+    count_sent(ws, lane, chosen, r, _uncached(lane, ws.snapshots[chosen], request))
     router_index.record(inp, ws, lane, chosen, request, blocks)
     return chosen
