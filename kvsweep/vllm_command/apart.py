@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kvsweep.config.compose import parse_override
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.checks import said_of_the_command
+from kvsweep.vllm_command.drafts import may_draft
 from kvsweep.vllm_command.nixl import without_connector
 from kvsweep.vllm_command.one_server import Made, Question, checked, made_of
 from kvsweep.vllm_command.sides import Side, joined
 from kvsweep.vllm_command.sides_text import link_asked, notes_of_sides
+from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
 LINK = "cluster.kv_transfer_bandwidth"
@@ -46,18 +49,27 @@ def made_of_sides(question: Question, commands: Sequence[Command]) -> Made:
         told = f"is of one server, and prefill and decode are apart: give --set {blocks}"
         raise InputError(f"--log: {told}, of both servers' logs, instead")
     keys = [parse_override(text)[0] for text in overrides]
-    servers = [_by_itself(question, command) for command in commands]
+    drafting = [command for command in commands if may_draft(Values(command))]
+    servers = [_by_itself(_asked_of(question, each, drafting), each) for each in commands]
     sides, settings = joined(servers, keys)
     if LINK not in keys:
         raise InputError(f"{where}: {link_asked(sides)}")
     for role, side in sides.items():
         if any(_of_side(overrides, role)):
-            sides[role] = _by_itself(question, side.command, role)
+            asked = _asked_of(question, side.command, drafting)
+            sides[role] = _by_itself(asked, side.command, role)
     with said_of_the_command(where, question.model or commands[0].model or ""):
         scenario, tables = checked(settings, overrides, where)
     text = [f"{role}: {side.command.text}" for role, side in sides.items()]
     notes = [*notes_of_sides(sides), *settings.notes]
     return Made(settings, scenario, tables, notes, "\n# ".join(text))
+
+
+def _asked_of(question: Question, command: Command, drafting: Sequence[Command]) -> Question:
+    """Return what is given of a server: shares of drafts only of one that drafts, if any does."""
+    if command in drafting or not drafting:
+        return question
+    return replace(question, acceptance=())
 
 
 def _by_itself(question: Question, command: Command, role: str = "") -> Side:

@@ -59,6 +59,17 @@ def drafts(values: Values, acceptance: tuple[float, ...]) -> dict[str, Any]:
     return {"tokens": count, "method": method, "acceptance": share}
 
 
+def may_draft(values: Values) -> bool:
+    """Return whether a command says anything of drafts.
+
+    Parameters
+    ----------
+    values : Values
+        Of its options.
+    """
+    return bool(_table(values))
+
+
 def dropped(drafted: dict[str, Any], tier: dict[str, Any]) -> list[str]:
     """Say what EAGLE and MTP lose beside a CPU tier, if both are there (rule R13.8)."""
     if tier and drafted.get("method") == "eagle":

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
@@ -215,8 +216,31 @@ def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Contain
             for key in path:
                 spec = table(spec, key)
             yield from pod_containers(spec, name_of(document), where, _replicas(document))
+        if document.get("kind") == "DisaggregatedSet":
+            yield from _of_roles(document, where)
     of_kserve = [each for each in documents if "kserve.io" in str(each.get("apiVersion"))]
     yield from serving_containers(of_kserve, where)
+
+
+def _of_roles(document: dict[str, Any], where: str) -> Iterator[Container]:
+    """Yield the containers of each role of a DisaggregatedSet, a LeaderWorkerSet for each."""
+    spec = table(document, "spec")
+    for role in items(spec, "roles"):
+        about, name = table(role, "spec"), f"{name_of(document)}/{role.get('name', 'role')}"
+        many = _of_slices(about.get("replicas"), spec.get("slices"))
+        for template in ("leaderTemplate", "workerTemplate"):
+            pod = table(table(table(about, "leaderWorkerTemplate"), template), "spec")
+            yield from pod_containers(pod, name, where, many)
+
+
+def _of_slices(replicas: Any, slices: Any) -> tuple[Any, str] | None:
+    """Return how many groups of a role there are in all slices, and who says so; None: one."""
+    given = {name: count for name, count in (("replicas", replicas), ("slices", slices))
+             if count is not None}  # fmt: skip
+    wrong = (name for name, count in given.items() if type(count) is not int or count < 1)
+    if (name := next(wrong, None)) is not None:
+        return given[name], name  # it is refused
+    return (prod(given.values()), ", times ".join(given)) if given else None
 
 
 def _replicas(document: dict[str, Any]) -> tuple[Any, str] | None:

@@ -276,3 +276,33 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     words = tuple(str(tmp_path / name) for name in ("a.sh", "b.sh"))
     with pytest.raises(InputError, match=r"b\.sh: cannot read: No such file"):
         answer(Question(words, gpu="h100", overrides=(LINK,)))
+
+
+def test_roles_of_a_disaggregated_set_are_counted_in_all_slices():
+    def role(name, replicas):
+        args = [LLAMA, "--kv-transfer-config", connector(ROLES[name])]
+        pod = {"containers": [{"name": "modelserver", "image": IMAGE, "args": args}]}
+        template = {"size": 1, "workerTemplate": {"spec": pod}}
+        return {"name": name, "spec": {"replicas": replicas, "leaderWorkerTemplate": template}}
+
+    roles = [role("prefill", 4), role("decode", 1)]
+    document = {"apiVersion": "disaggregatedset.x-k8s.io/v1", "kind": "DisaggregatedSet",
+                "metadata": {"name": "pd"}, "spec": {"slices": 2, "roles": roles}}  # fmt: skip
+    found = taken(yaml.safe_dump(document))
+    assert cluster(found)["prefill"] == {"instances": 8}
+    assert cluster(found)["decode"] == {"instances": 2}
+    assert "# replicas, times slices" in found.text
+    document["spec"]["slices"] = "two"
+    with pytest.raises(InputError, match="slices: 'two': expected a number of servers"):
+        taken(yaml.safe_dump(document))
+
+
+def test_shares_of_drafts_are_of_the_side_that_drafts():
+    drafting = """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'"""
+    with pytest.raises(InputError, match=r"engine\.speculative: not given of prefill, .*--set"):
+        taken(script("", drafting), acceptance=(0.5,))
+    given = 'engine.speculative={tokens=2, method="eagle", acceptance=0.5}'
+    found = taken(script("", drafting), given, acceptance=(0.5,))
+    assert found.scenario.engine.drafts == 2
+    with pytest.raises(InputError, match="--acceptance: has no effect"):
+        taken(script(), acceptance=(0.5,))
