@@ -141,9 +141,9 @@ class Workspace(NamedTuple):
     snapshots: NDArray[Any]
     """SNAPSHOT (most instances,): what the router knows of each."""
     sent: NDArray[Any]
-    """SENT (requests of the largest lane,): what a sticky router counts as in flight."""
+    """SENT (requests of the largest lane with one,): what a sticky router counts as in flight."""
     answered: NDArray[Any]
-    """int64 (requests of the largest lane,): those that it is to count no more."""
+    """int64 (requests of the largest lane with one,): those that it is to count no more."""
     nodes: NDArray[Any]
     """NODE: the router's index, the shared prompt extents once per instance, then the others."""
     known: NDArray[Any]
