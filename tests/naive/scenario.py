@@ -172,6 +172,8 @@ class Cluster:
     decode_instances: int | None = None
     prefill_gpu_blocks: int | None = None
     decode_gpu_blocks: int | None = None
+    prefill_cpu_blocks: int | None = None
+    decode_cpu_blocks: int | None = None
     kv_transfer_base_us: int = 100
     kv_transfer_bandwidth: float = 1.0
     pd_handoff_us: int = 0
@@ -192,7 +194,8 @@ class Cluster:
         instances = getattr(self, f"{role}_instances")
         if instances is None:
             return getattr(self, role)
-        return {"instances": instances, "gpu_blocks": getattr(self, f"{role}_gpu_blocks")}
+        blocks = {key: getattr(self, f"{role}_{key}") for key in ("gpu_blocks", "cpu_blocks")}
+        return {"instances": instances} | blocks
 
     def routed_to(self, role):
         """Return the settings of a router that chooses among the instances of a role."""
@@ -291,7 +294,7 @@ class Scenario:
         engine = {k: own[k] for k in ("max_num_seqs", "max_num_batched_tokens") if k in own}
         if "max_model_len" in own:
             engine["max_model_len"] = own["max_model_len"]
-        cache = {"gpu_blocks": own["gpu_blocks"]} if "gpu_blocks" in own else {}
+        cache = {key: own[key] for key in ("gpu_blocks", "cpu_blocks") if key in own}
         return replace(
             self,
             engine=replace(self.engine, **engine),

@@ -86,6 +86,11 @@ class Vllm:
             report.mark_completed(job)
         return report
 
+    def of_both(self, report: Any) -> Any:
+        """Return what the workers of both connectors report: that of the pulls has nothing."""
+        module = importlib.import_module(f"{_CONNECTORS}.multi_connector")
+        return module.MultiKVConnectorWorkerMetadata(metadata=(None, report))
+
 
 def nixl_module(name: str) -> Any:
     """Return a module of NixlConnector, which has leases and heartbeats."""
@@ -135,9 +140,23 @@ def waiting_requests(scheduler: Any) -> int:
     return len(scheduler.waiting) + len(aside)
 
 
+def offloading_side(scheduler: Any) -> Any:
+    """Return the OffloadingConnector of a scheduler, which may be one of several."""
+    return _sub_connectors(scheduler)[-1]
+
+
+def nixl_side(scheduler: Any) -> Any:
+    """Return what NixlConnector has in the scheduler; it is the first of several."""
+    return _sub_connectors(scheduler)[0].connector_scheduler
+
+
+def _sub_connectors(scheduler: Any) -> Any:
+    return getattr(scheduler.connector, "_connectors", None) or [scheduler.connector]
+
+
 def cpu_blocks_in_use(scheduler: Any) -> int:
     """Return the blocks of the CPU tier that hold something."""
-    manager = scheduler.connector.connector_scheduler.manager
+    manager = offloading_side(scheduler).connector_scheduler.manager
     # Chunks were called blocks until 0.29.
     allocated: int = _either(manager, "_num_allocated_chunks", "_num_allocated_blocks")
     return allocated - len(manager._free_list)
@@ -145,7 +164,7 @@ def cpu_blocks_in_use(scheduler: Any) -> int:
 
 def cpu_blocks(scheduler: Any) -> int:
     """Return the blocks of the CPU tier."""
-    manager = scheduler.connector.connector_scheduler.manager
+    manager = offloading_side(scheduler).connector_scheduler.manager
     blocks: int = _either(manager, "_num_chunks", "_num_blocks")
     return blocks
 

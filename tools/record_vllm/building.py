@@ -16,6 +16,7 @@ from record_vllm.adapter import (
     hash_block_size,
     known_settings,
     kv_cache_tensors,
+    offloading_side,
 )
 from record_vllm.scenario import RETENTION, Group, Scenario, ceil_div
 
@@ -44,18 +45,9 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
     if scenario.speculative:
         config.speculative_config = _speculation(vllm, scenario)
         config.scheduler_config.max_num_scheduled_tokens = scenario.max_num_batched_tokens
-    if scenario.offload:
+    if scenario.offload or role:
         page = sum(group.kv_cache_spec.page_size_bytes for group in groups)  # of a block
-        config.kv_transfer_config = _offloading(vllm, scenario, page)
-    if role:
-        kinds = {"prefill": "kv_producer", "decode": "kv_consumer"}
-        config.kv_transfer_config = vllm.KVTransferConfig(
-            kv_connector="NixlConnector",
-            engine_id=role,
-            kv_role=kinds[role],
-            kv_load_failure_policy=scenario.load_failure_policy,
-            kv_connector_extra_config=_lease(scenario),
-        )
+        config.kv_transfer_config = vllm.KVTransferConfig(**_connector(scenario, role, page))
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)
     kept = known_settings(vllm, vllm.KVCacheConfig, {RETENTION: scenario.retention})
@@ -185,20 +177,38 @@ def _speculation(vllm: Vllm, scenario: Scenario) -> Any:
     return config
 
 
-def _offloading(vllm: Vllm, scenario: Scenario, page: int) -> Any:
+def _connector(scenario: Scenario, role: str | None, page: int) -> dict[str, Any]:
+    """Return the settings of a connector, or of both: who pulls is asked before the tier."""
+    tier = {"engine_id": role or "e0"} | _offloading(scenario, page) if scenario.offload else {}
+    if role is None:
+        return tier
+    nixl = {
+        "kv_connector": "NixlConnector",
+        "kv_role": {"prefill": "kv_producer", "decode": "kv_consumer"}[role],
+        "kv_load_failure_policy": scenario.load_failure_policy,
+        "kv_connector_extra_config": _lease(scenario),
+    }
+    if not tier:
+        return nixl | {"engine_id": role}
+    del tier["engine_id"]  # that of both
+    several = {"connectors": [nixl, tier]}
+    both = {"kv_connector": "MultiConnector", "kv_connector_extra_config": several}
+    return nixl | both | {"engine_id": role}
+
+
+def _offloading(scenario: Scenario, page: int) -> dict[str, Any]:
     assert scenario.offload
     chunk = ceil_div(page * scenario.offload.block_factor, mmap.PAGESIZE) * mmap.PAGESIZE
-    return vllm.KVTransferConfig(
-        kv_connector="OffloadingConnector",
-        kv_role="kv_both",
-        engine_id="e0",
-        kv_connector_extra_config={
+    return {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {
             "cpu_bytes_to_use": chunk * scenario.offload.cpu_blocks,
             "blocks_per_chunk": scenario.offload.block_factor,
             "eviction_policy": scenario.offload.eviction,
             "offload_prompt_only": scenario.offload.prompt_only,
         },
-    )
+    }
 
 
 def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
@@ -225,7 +235,7 @@ def _check(scheduler: Any, scenario: Scenario, config: Any) -> None:
                 stages,
             )
     if scenario.offload:
-        side = scheduler.connector.connector_scheduler
+        side = offloading_side(scheduler).connector_scheduler
         found["cpu_blocks"] = (cpu_blocks(scheduler), scenario.offload.cpu_blocks)
         found["offload_prompt_only"] = (
             side.config.offload_prompt_only,

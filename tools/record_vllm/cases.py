@@ -23,11 +23,12 @@ FEATURES = (
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
+    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-fail", "pd-offload-lease"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
 `pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
 fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
-`pd-state` with groups of states; `spec-longest` drafts that vLLM cuts at its longest request; with
+`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both; `spec-longest` drafts that vLLM cuts at its longest request; with
 `kept` windows and states keep but some blocks in the cache."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
@@ -55,6 +56,7 @@ _EITHER = (
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
+    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-fail", "pd-offload-lease"),
 )
 
 
@@ -381,6 +383,11 @@ def _disaggregate(draft: _Draft) -> None:
         "pd_handoff_us": r.choice([0, 0, 250]),
     }
     draft.tags.append(f"{prefill} prefill, {decode} decode")
+    if "offload" in draft.features:
+        side = r.choice([None, None, "prefill", "decode"])
+        if side:
+            draft.cluster[f"{side}_cpu_blocks"] = 0
+            draft.tags.append(f"no tier to {side}")
     if draft.features & {"fail", "error", "lease"}:
         _give_leases(draft)
 

@@ -95,7 +95,13 @@ class Cluster:
         for instance in instances:
             columns = list(instance.rows[0]) if instance.rows else []
             steps = {name: [row[name] for row in instance.rows] for name in columns}
-            engines.append({"role": instance.role, "instance": instance.number, "steps": steps})
+            engine = {"role": instance.role, "instance": instance.number, "steps": steps}
+            if self._scenario.offload:
+                engine["copies"] = [
+                    [t.kind, t.request, t.tokens, t.submitted, t.start, t.end, t.seen]
+                    for t in instance.device.transfers
+                ]
+            engines.append(engine)
         return {
             "engines": engines,
             "requests": self._shared.per_request,

@@ -9,7 +9,7 @@ from typing import Any
 from record_vllm.adapter import Vllm, cpu_blocks_in_use
 from record_vllm.building import make_scheduler
 from record_vllm.device import LOAD, Device, Execution, Transfer
-from record_vllm.probes import watch
+from record_vllm.probes import Counts, watch
 from record_vllm.requests import Request
 from record_vllm.sampling import Sampler
 from record_vllm.scenario import Scenario
@@ -131,26 +131,12 @@ class Engine:
         evictions, window_freed, in_flight = before
         row: Row = {"ev": counts.evictions - evictions}
         if scenario.offload:
-            row |= {
-                "stall": execution.stall,
-                "cpu": cpu_blocks_in_use(self.scheduler),
-                "later": list(counts.later),
-                "nostore": list(counts.no_store),
-                "load": self._moves(orders.load_jobs, "dst_spec"),
-                "store": self._moves(orders.store_jobs, "src_spec"),
-                "flush": len(orders.jobs_to_flush or ()),
-            }
+            row |= tier_columns(self.scheduler, scenario, counts, orders, execution)
         if scenario.has_windows:
             row["win"] = _since(window_freed, counts.window_freed)
         if scenario.preempts_in_flight:
             row["pre_in_flight"] = _since(in_flight, counts.preempted_in_flight)
         return row
-
-    def _moves(self, jobs: dict[int, Any], gpu_side: str) -> list[list[int]]:
-        size = self._scenario.block_size
-        return [
-            [int(job.req_id), len(getattr(job, gpu_side).block_ids) * size] for job in jobs.values()
-        ]
 
     def settle(self, batch: Batch) -> None:
         """Give vLLM what came of a step: tokens, accepted drafts, completed transfers."""
@@ -186,7 +172,7 @@ class Engine:
     def _report(self, batch: Batch) -> Any:
         """Return what the worker tells the connector: transfers that ended with this step."""
         report = self._vllm.KVConnectorOutput()
-        done = sorted(batch.execution.completed, key=_loads_last)
+        done = sorted(batch.execution.completed, key=loads_last)
         if done:
             jobs = [transfer.job for transfer in done]
             report.kv_connector_worker_meta = self._vllm.completed(jobs)
@@ -206,8 +192,31 @@ def _add(totals: dict[str, int], told: Any) -> None:
         totals[name] += getattr(told, name, 0)
 
 
-def _loads_last(transfer: Transfer) -> bool:
+def loads_last(transfer: Transfer) -> bool:
+    """Return the place of a copy in a report: loads are told of behind stores."""
     return transfer.kind == LOAD
+
+
+def tier_columns(
+    scheduler: Any, scenario: Scenario, counts: Counts, orders: Any, execution: Execution
+) -> Row:
+    """Return the columns of an offloading connector."""
+    return {
+        "stall": execution.stall,
+        "cpu": cpu_blocks_in_use(scheduler),
+        "later": list(counts.later),
+        "nostore": list(counts.no_store),
+        "load": _moves(scenario, orders.load_jobs, "dst_spec"),
+        "store": _moves(scenario, orders.store_jobs, "src_spec"),
+        "flush": len(orders.jobs_to_flush or ()),
+    }
+
+
+def _moves(scenario: Scenario, jobs: dict[int, Any], gpu_side: str) -> list[list[int]]:
+    size = scenario.block_size
+    return [
+        [int(job.req_id), len(getattr(job, gpu_side).block_ids) * size] for job in jobs.values()
+    ]
 
 
 def _unseen(scenario: Scenario, request: Request) -> Row:

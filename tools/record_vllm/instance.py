@@ -10,6 +10,8 @@ from typing import Any
 
 from record_vllm.adapter import Vllm
 from record_vllm.building import make_scheduler
+from record_vllm.device import LOAD, Device, Execution
+from record_vllm.engine import loads_last, tier_columns
 from record_vllm.leases import Clock, Keeper, next_heartbeat, take_heartbeats
 from record_vllm.probes import watch
 from record_vllm.requests import Request
@@ -86,9 +88,14 @@ class Flight:
     """A step on the device; `row` is None where no tokens were scheduled."""
 
     decision: Decision
-    end: int
+    execution: Execution
     row: dict[str, Any] | None
     idle: bool
+
+    @property
+    def end(self) -> int:
+        """When it is done."""
+        return self.execution.end
 
 
 class Instance:
@@ -96,7 +103,9 @@ class Instance:
 
     def __init__(self, shared: Shared, role: str, number: int, blocks: int) -> None:
         self._shared, self.role, self.number, self._blocks = shared, role, number, blocks
-        self.scheduler, config = make_scheduler(shared.vllm, shared.scenario, blocks, role)
+        self._scenario = shared.scenario.of_role(role)
+        self.scheduler, config = make_scheduler(shared.vllm, self._scenario, blocks, role)
+        self.device = Device(self._scenario)
         self.scheduler.finished_req_ids = Ordered()
         self._hasher = shared.vllm.block_hasher(shared.scenario, config)
         self._counts = watch(self.scheduler)
@@ -105,7 +114,7 @@ class Instance:
         self.inbox: list[tuple[int, str, int]] = []
         self.rows: list[dict[str, Any]] = []
         self._flying: deque[Flight] = deque()
-        self._clock = self._device_free_at = self._link_free_at = 0
+        self._clock = self._link_free_at = 0
         self._asleep, self._full = True, False
         self._keeper = None
         if shared.clock and shared.layout.lease_us and role == PREFILL:
@@ -148,6 +157,7 @@ class Instance:
             alarms.append(self._keeper.next_end)
         elif self._shared.layout.heartbeats and self._shared.clock and self.role == DECODE:
             alarms.append(next_heartbeat(self.scheduler))
+        alarms.append(self.device.next_end(self._clock))
         return [at for at in alarms if at is not None]
 
     def dispatch(self, clock: int) -> None:
@@ -165,22 +175,37 @@ class Instance:
         freed = self.window_freed
         decision = decide(self.scheduler)
         freed = self.window_freed - freed
-        start = max(clock, self._device_free_at)
         busy = bool(decision.entries)
-        duration = self._shared.scenario.step_us(decision.prefill, decision.decode) if busy else 0
-        self._device_free_at = start + duration
-        orders = decision.output.kv_connector_metadata
-        pulls = self._pull(orders, start)
+        orders, tier = self._orders(decision)
+        execution = self._execute(clock, decision, tier)
+        pulls = self._pull(orders, execution.start + execution.stall)
         self._keep(orders, clock)
         for number in self._counts.preempted:
             self._shared.per_request[number][self.role]["preemptions"] += 1
-        row = self._row(clock, start, duration, decision, pulls) if busy else None
-        if row is not None and self._shared.scenario.has_windows:
-            row["win"] = freed
-        idle = not (busy or pulls or self._counts.preempted)
-        self._flying.appendleft(Flight(decision, start + duration, row, idle))
+        row = None
+        if busy or execution.stall:
+            row = self._row(clock, execution, decision, pulls)
+            if self._scenario.has_windows:
+                row["win"] = freed
+            if self._scenario.offload:
+                row |= tier_columns(self.scheduler, self._scenario, self._counts, tier, execution)
+        idle = not (busy or pulls or self._counts.preempted or execution.completed)
+        idle = idle and not (tier and (tier.load_jobs or tier.store_jobs))
+        self._flying.appendleft(Flight(decision, execution, row, idle))
         room = len(self._flying) < self._shared.scenario.steps_in_flight
         self._full = not (room and (busy or self.scheduler.has_requests()))
+
+    def _orders(self, decision: Decision) -> tuple[Any, Any]:
+        """Return what a step orders of the connector that pulls, and of that of the tier."""
+        orders = decision.output.kv_connector_metadata
+        return orders.metadata if self._scenario.offload else (orders, None)
+
+    def _execute(self, clock: int, decision: Decision, tier: Any) -> Execution:
+        duration = None
+        if decision.entries:
+            duration = self._scenario.step_us(decision.prefill, decision.decode)
+        samples = any(entry.samples for entry in decision.entries)
+        return self.device.execute(clock, tier, duration, samples=samples)
 
     def _request(self, number: int) -> Any:
         request = self._shared.requests[number]
@@ -222,13 +247,13 @@ class Instance:
                 self._shared.prefill_of(number).inbox.append((clock, RENEWED, number))
 
     def _row(
-        self, clock: int, start: int, duration: int, decision: Decision, pulls: list[list[int]]
+        self, clock: int, execution: Execution, decision: Decision, pulls: list[list[int]]
     ) -> dict[str, Any]:
         scheduler = self.scheduler
         row = {
             "s": clock,
-            "t": start,
-            "d": duration,
+            "t": execution.start,
+            "d": execution.end - execution.start,
             "pf": decision.prefill,
             "dc": decision.decode,
             "run": len(scheduler.running),
@@ -257,6 +282,7 @@ class Instance:
         vllm, scenario = self._shared.vllm, self._shared.scenario
         tokens, verified = self.sampler.sample(flight.decision)
         report = self._report(arrived, flight.end)
+        self._report_copies(report, flight.execution)
         self._shared.tell(self._clock)
         outputs, advanced = complete(vllm, self.scheduler, flight.decision, tokens, report)
         for output in outputs.values():
@@ -275,6 +301,7 @@ class Instance:
         if scenario.drafts and not scenario.async_scheduling and flight.decision.entries:
             self.sampler.draft(vllm, flight.decision, scenario.drafts)
         told = report.finished_recving or report.finished_sending
+        told = told or self.device.has_stores_to_submit
         if flight.idle and not told and all(other.idle for other in self._flying):
             self._asleep = True
 
@@ -297,6 +324,23 @@ class Instance:
             finished_sending=told[SENT] or None,
             failed_recving=failed,
         )
+
+    def _report_copies(self, report: Any, execution: Execution) -> None:
+        """Add the copies between tiers that ended with a step."""
+        if not self._scenario.offload:
+            return
+        vllm, done = self._shared.vllm, sorted(execution.completed, key=loads_last)
+        if done:
+            copies = vllm.completed([transfer.job for transfer in done])
+            report.kv_connector_worker_meta = vllm.of_both(copies)
+            loaded = Ordered()
+            for transfer in done:
+                transfer.seen = execution.end
+                if transfer.kind == LOAD:
+                    loaded.add(request_id(transfer.request))
+            for name in report.finished_recving or ():
+                loaded.add(name)
+            report.finished_recving = loaded or None
 
     def _times(self, advanced: list[Any], end: int) -> list[int]:
         """Note first and last tokens, and return the requests that ended here."""

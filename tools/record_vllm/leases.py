@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from queue import Queue
 from typing import Any
 
-from record_vllm.adapter import nixl_module
+from record_vllm.adapter import nixl_module, nixl_side
 from record_vllm.steps import Ordered
 
 LONG_AGO = 10**15
@@ -100,7 +100,7 @@ def take_heartbeats(orders: Any) -> list[str]:
 
 def next_heartbeat(scheduler: Any) -> int | None:
     """Return when a decode instance may send the next heartbeat, None if it waits for nothing."""
-    side = scheduler.connector.connector_scheduler
+    side = nixl_side(scheduler)
     if not side._heartbeat_by_engine:
         return None
     return int(max(0, side._last_heartbeat_time + side._heartbeat_interval - LONG_AGO))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from record_vllm.adapter import has_step_in_flight, window_managers
+from record_vllm.adapter import has_step_in_flight, offloading_side, window_managers
 
 
 @dataclass
@@ -34,9 +34,9 @@ def watch(scheduler: Any) -> Counts:
     _watch_evictions(scheduler, counts)
     _watch_preemptions(scheduler, counts)
     _watch_windows(scheduler, counts)
-    connector = getattr(scheduler, "connector", None)
-    if connector is not None and hasattr(connector, "connector_scheduler"):
-        side = connector.connector_scheduler
+    if getattr(scheduler, "connector", None) is not None:
+        connector = offloading_side(scheduler)
+        side = getattr(connector, "connector_scheduler", None)
         if hasattr(side, "manager"):
             _watch_lookups(connector, counts)
             _watch_stores(side.manager, counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvsweep.errors import InputError
@@ -66,6 +66,8 @@ class Offload:
 class Disaggregation:
     """Prefill and decode instances, their blocks, and the link between them.
 
+    Those whose CPU tier has no blocks have no tier.
+
     With a lease, pulls may fail: then the decode instance recomputes the prompt, or it ends the
     request.
     """
@@ -74,6 +76,8 @@ class Disaggregation:
     decode_instances: int
     prefill_blocks: int
     decode_blocks: int
+    prefill_cpu_blocks: int
+    decode_cpu_blocks: int
     link: Link
     handoff_us: int
     lease_us: int | None
@@ -123,6 +127,14 @@ class Scenario:
     def connects(self) -> bool:
         """Whether there is a connector: to a CPU tier, or between prefill and decode."""
         return self.offload is not None or self.disaggregation is not None
+
+    def of_role(self, role: str) -> Scenario:
+        """Return what an instance that prefills, or decodes, has of a CPU tier."""
+        layout, offload = self.disaggregation, self.offload
+        if layout is None or offload is None:
+            return self
+        blocks = layout.prefill_cpu_blocks if role == "prefill" else layout.decode_cpu_blocks
+        return replace(self, offload=replace(offload, cpu_blocks=blocks) if blocks else None)
 
     @property
     def has_states(self) -> bool:
@@ -213,11 +225,12 @@ def read_scenario(values: Any, where: str) -> Scenario:
         )
         top.close()
         gpu_blocks = cache.integer("gpu_blocks", REQUIRED, 1, MAX_BLOCKS)
+        parts = _cache(cache)
         scenario = Scenario(
             **_engine(engine),
             gpu_blocks=gpu_blocks,
-            **_cache(cache),
-            disaggregation=_cluster(cluster, gpu_blocks),
+            **parts,
+            disaggregation=_cluster(cluster, gpu_blocks, parts["offload"]),
             alpha=latency.numbers("alpha", 3, MAX_TIME_US),
             beta=latency.numbers("beta", 3, MAX_TIME_US),
         )
@@ -305,15 +318,20 @@ def _retention(cache: Section, block_size: int) -> int | None:
     return interval
 
 
-def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
+def _cluster(
+    cluster: Section, gpu_blocks: int, offload: Offload | None
+) -> Disaggregation | None:
     cluster.integer("instances", 1, 1, 1)
     if cluster.get("prefill_instances", None) is None:
         return None
+    cpu_blocks, most = (offload.cpu_blocks, MAX_BLOCKS) if offload else (0, 0)
     return Disaggregation(
         cluster.integer("prefill_instances", REQUIRED, 1, MOST_INSTANCES),
         cluster.integer("decode_instances", REQUIRED, 1, MOST_INSTANCES),
         cluster.integer("prefill_gpu_blocks", gpu_blocks, 1, MAX_BLOCKS),
         cluster.integer("decode_gpu_blocks", gpu_blocks, 1, MAX_BLOCKS),
+        cluster.integer("prefill_cpu_blocks", cpu_blocks, 0, most),
+        cluster.integer("decode_cpu_blocks", cpu_blocks, 0, most),
         Link(
             cluster.integer("kv_transfer_base_us", 100, 0, MAX_TIME_US),
             cluster.number("kv_transfer_bandwidth", 1.0, 1e-9, MOST_BANDWIDTH),
@@ -351,15 +369,6 @@ def _check_combination(scenario: Scenario) -> None:
         )
     if scenario.has_states and not scenario.enable_chunked_prefill:
         raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
-    apart: Mapping[str, object] = {
-        "cache.offload": scenario.offload,
-    }
-    for key, value in apart.items():
-        if scenario.disaggregation and value:
-            raise InputError(
-                f"scenario.{key}: not with cluster.prefill_instances: the recorder has not been "
-                "compared with anything there"
-            )
     others: Mapping[str, object] = {
         "engine.speculative": scenario.speculative and not scenario.async_scheduling,
         "cache.offload": scenario.offload,

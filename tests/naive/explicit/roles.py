@@ -91,10 +91,14 @@ class RoleInstance(ExplicitInstance):
         active = self._has_work() or self.queue
         if self.asleep or not active:
             times = [entry[0] for entry in self.arriving]
-            times += [end for end, _ in self.inbox] if active else []
+            times += self._alarms() if active else []
             times += [self.leases.next_end, self.heartbeats.next_time]
             return max(self.clock, min(times, default=inf)), SCHEDULE
         return self.clock, SCHEDULE
+
+    def _alarms(self):
+        """Return when transfers end that are under way."""
+        return [end for end, _ in self.inbox]
 
     def next_event(self):
         return self.turn()[0]
@@ -125,7 +129,7 @@ class RoleInstance(ExplicitInstance):
             return
         batch = self._schedule(now)
         self.renewed = self.heartbeats.send(now)
-        self.pulling = [(r, tokens, batch.start) for r, tokens in batch.decision.pulls]
+        self.pulling = [(r, n, self._pulls_from(batch)) for r, n in batch.decision.pulls]
         self.queue.append(batch)
         more = batch.step is not None or self._has_work()
         self.waits_for_output = len(self.queue) == self.depth or not more
@@ -135,6 +139,10 @@ class RoleInstance(ExplicitInstance):
         batch = super()._schedule(now)
         batch.start = start
         return batch
+
+    def _pulls_from(self, batch):
+        """Return when the transfers begin that a batch orders."""
+        return batch.start
 
     def _output(self):
         batch = self.queue[0]
@@ -158,10 +166,19 @@ class RoleInstance(ExplicitInstance):
             self._let_go(request)
         if batch.step:
             batch.step.free_end = len(self.scheduler.pool.free)
-        if not (self.reported or self.expired) and all(map(_is_idle, (batch, *self.queue))):
+        if not (self.reported or self.expired) and self._rests(batch):
             self.asleep = True
         else:
             self.changed_us = self.clock
+
+    def _rests(self, batch):
+        """Whether what it has just processed, and what is on its way, changes nothing."""
+        return all(map(self._is_idle, (batch, *self.queue)))
+
+    def _is_idle(self, batch):
+        decision = batch.decision
+        changed = batch.step or decision.preempted or decision.pulls or decision.timed_out
+        return not changed
 
     def _take_note(self, request):
         """A transfer has ended."""
@@ -183,12 +200,6 @@ class RoleInstance(ExplicitInstance):
     def _let_go(self, request):
         del self.leases.ends[request]
         self.scheduler.let_go(request)
-
-
-def _is_idle(batch):
-    decision = batch.decision
-    changed = batch.step or decision.preempted or decision.pulls or decision.timed_out
-    return not changed
 
 
 class RoleCluster(Cluster):
@@ -216,13 +227,16 @@ class RoleCluster(Cluster):
         self.expired_leases = self.failed_pulls = 0
 
     def _instances(self, scenario):
+        from ..tiered.roles import TieredRoleInstance  # which is one of these
+
         found = []
         for role in ("prefill", "decode"):
             pool = scenario.cluster.of_role(role)
             one = scenario.of_pool(pool)
             for _ in range(pool["instances"]):
                 index = len(found)
-                found.append(RoleInstance(index, one, self.keys, self.max_steps, self.check, role))
+                engine = TieredRoleInstance if one.cache.connects else RoleInstance
+                found.append(engine(index, one, self.keys, self.max_steps, self.check, role))
         return found
 
     def _to_prefill(self, request):

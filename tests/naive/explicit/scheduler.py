@@ -220,11 +220,11 @@ class ExplicitScheduler(Scheduler):
 
     def _try(self, request, queue, decision):
         """Admit the head of a queue, or begin to pull for it."""
-        if request in self.loading or (request.stale and self.role != "prefill"):
+        if self._must_wait(request):
             return Tried.PASSED
         self._use_load(request)
         looks = request.computed == 0
-        pulls = looks and self.role == "decode" and not request.pulled
+        pulls = self._may_pull(request)
         if pulls:
             hits, local = self.tables.hits_of_pull(request)
             if local < self.tables.pulled_of(request.prompt_tokens):
@@ -263,6 +263,14 @@ class ExplicitScheduler(Scheduler):
         if n < len(request.known) - total and request not in self.prefills:
             self.prefills.append(request)
         return Tried.ADMITTED
+
+    def _must_wait(self, request):
+        """Whether a request waits for its blocks, or for the output of a batch that has it."""
+        return request in self.loading or (request.stale and self.role != "prefill")
+
+    def _may_pull(self, request):
+        """Whether a prefill instance has the blocks of a request's prompt."""
+        return request.computed == 0 and self.role == "decode" and not request.pulled
 
     def _is_padded(self, request, n, local, decision):
         """Whether a request with one token left gets dummy drafts, as the others of the batch.

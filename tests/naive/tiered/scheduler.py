@@ -11,17 +11,21 @@ def blocks_of(tables):
 
 
 class TieredScheduler(ExplicitScheduler):
-    """An `ExplicitScheduler` with a connector to a CPU tier."""
+    """An `ExplicitScheduler` with a connector to a CPU tier.
 
-    def __init__(self, engine, cache, keys):
-        super().__init__(engine, cache, keys, "tiered")
+    Beside one that pulls it is the second: both are asked what they have, and the first that has
+    anything gets it.
+    """
+
+    def __init__(self, engine, cache, keys, role="tiered"):
+        super().__init__(engine, cache, keys, role)
         self.connector = TieredConnector(cache, engine)
         self.taken = {}
 
     @property
     def busy(self):
         connector = self.connector
-        return bool(self.running or self.waits or connector.finished or connector.unreported)
+        return super().busy or bool(connector.finished or connector.unreported)
 
     def schedule(self, now):
         self.taken = {}
@@ -53,18 +57,29 @@ class TieredScheduler(ExplicitScheduler):
 
     def _try(self, request, queue, decision):
         """Admit the head of a queue, or begin to load for it."""
-        if request in self.loading or request.stale:
+        if self._must_wait(request):
             return Tried.PASSED
         self._use_load(request)
-        if request.computed == 0:
+        pulls = self._may_pull(request)
+        if request.computed == 0 and not pulls:
             hits, local = self.tables.hits(request)
             load = self.connector.match(request, local)
             if load is None:
                 return Tried.PASSED
             if load:
                 return self._load(request, hits, local, load)
+        elif pulls:
+            _, local = self.tables.hits_of_pull(request)
+            if self.connector.match(request, local) is None:
+                return Tried.PASSED
         tried = super()._try(request, queue, decision)
         if tried is Tried.ADMITTED:
+            self.connector.touched.update(blocks_of(request.tables))
+        return tried
+
+    def _pull(self, request, hits, local, decision):
+        tried = super()._pull(request, hits, local, decision)
+        if tried is Tried.PASSED:
             self.connector.touched.update(blocks_of(request.tables))
         return tried
 
@@ -78,7 +93,8 @@ class TieredScheduler(ExplicitScheduler):
         self.connector.load(request, local, load)
         request.computed = total
         self.loading.add(request)
-        self.prefills.append(request)
+        if request not in self.prefills:  # it is, if its pull has failed
+            self.prefills.append(request)
         return Tried.PASSED
 
     def _finish(self, request, now):
@@ -89,4 +105,9 @@ class TieredScheduler(ExplicitScheduler):
     def report(self, jobs):
         """Take note of complete copies."""
         for request in self.connector.report(jobs):
-            self.came(request)
+            self.loading.remove(request)
+            self.loaded.add(request)
+
+    def fail(self, request):
+        super().fail(request)
+        self.connector.finish(request)
