@@ -20,7 +20,7 @@ from kvsweep.config.base import (
 )
 from kvsweep.config.choices import check_weights
 from kvsweep.config.members import known_keys, member
-from kvsweep.config.pools import RolePool, UnequalPool, check_pools, pools_of
+from kvsweep.config.pools import RolePool, TierBlocks, UnequalPool, check_pools, pools_of
 from kvsweep.limits import (
     MAX_BLOCKS,
     MAX_BUCKET,
@@ -150,6 +150,14 @@ class Cluster(Section):
     decode_gpu_blocks: Annotated[
         Annotated[Count, Field(le=MAX_BLOCKS)] | None,
         Key("block", "usable KV blocks per decode instance"),
+    ] = None
+    prefill_cpu_blocks: Annotated[
+        TierBlocks | None,
+        Key("block", "blocks of the CPU tier per prefill instance"),
+    ] = None
+    decode_cpu_blocks: Annotated[
+        TierBlocks | None,
+        Key("block", "blocks of the CPU tier per decode instance"),
     ] = None
     kv_transfer_base_us: Annotated[
         Microseconds, Key("us", "fixed part of a transfer from prefill to decode")

@@ -104,7 +104,8 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     cache, engine = scenario.cache, scenario.engine
     for asked, named in (
         (engine.pipeline_parallel_size > 1, _stages(scenario)),
-        (has_roles(scenario.cluster), "prefill and decode apart"),
+        (_keeps_both(scenario), "prefill and decode apart and groups of states"),
+        (scenario.cluster.kv_lease_us is not None, "cluster.kv_lease_us"),
     ):
         if asked:
             message = f"with {named} there is only cpu_blocks = 0{_hint(scenario)}"
@@ -117,6 +118,10 @@ def _check_tier(scenario: Scenario, what: str) -> None:
         message = "false, but with cpu_blocks and groups of states vLLM does not start without it"
         raise KeyProblem(("engine", "enable_prefix_caching"), message)
     _check_kept_chunks(cache)
+
+
+def _keeps_both(scenario: Scenario) -> bool:
+    return has_roles(scenario.cluster) and bool(state_groups(scenario.cache.groups))
 
 
 def _check_head(scenario: Scenario, beside: str) -> None:

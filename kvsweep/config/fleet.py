@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvsweep.config.groups import is_hybrid
-from kvsweep.config.pools import BOTH_ROLES, UnequalPool, pools_of
+from kvsweep.config.pools import BOTH_ROLES, Pool, RolePool, UnequalPool, pools_of
 from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:
+    from kvsweep.config.cache_section import Cache
     from kvsweep.config.scenario import Scenario
 
 
@@ -25,6 +26,8 @@ class InstancePool:
         How many; they are numbered through all pools, in order.
     gpu_blocks, max_num_seqs, max_num_batched_tokens : int
         Of each: usable blocks, requests in a batch, tokens in a step.
+    cpu_blocks : int
+        Of each: blocks of the CPU tier, 0: there is none.
     beta, memory, experts, window : tuple of float
         Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
     max_model_len : int or None
@@ -35,6 +38,7 @@ class InstancePool:
     role: str
     instances: int
     gpu_blocks: int
+    cpu_blocks: int
     max_num_seqs: int
     max_num_batched_tokens: int
     beta: tuple[float, ...]
@@ -55,6 +59,7 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
                 role=role,
                 instances=pool.instances,
                 gpu_blocks=pool.gpu_blocks or cache.gpu_blocks,
+                cpu_blocks=_cpu_blocks(pool, cache),
                 max_num_seqs=pool.max_num_seqs or engine.max_num_seqs,
                 max_num_batched_tokens=(
                     pool.max_num_batched_tokens or engine.max_num_batched_tokens
@@ -67,6 +72,11 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
             )
         )
     return tuple(found)
+
+
+def _cpu_blocks(pool: Pool, cache: Cache) -> int:
+    own = pool.cpu_blocks if isinstance(pool, RolePool) else None
+    return cache.cpu_blocks if own is None else own
 
 
 def key_of(scenario: Scenario, number: int, key: str) -> KeyPath:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 Instances = Annotated[Count, Field(le=MAX_INSTANCES)]
 PoolBlocks = Annotated[Count, Field(le=MAX_BLOCKS)]
+TierBlocks = Annotated[int, Field(ge=0, le=MAX_BLOCKS)]
+OF_BLOCKS = ("gpu_blocks", "cpu_blocks")
+"""What a pool may have of its own in a trace, beside its instances."""
 
 ROLES = ("prefill", "decode")
 _APART = (
@@ -139,9 +142,15 @@ class RolePool(Pool):
 
     Attributes
     ----------
+    cpu_blocks : int or None
+        Blocks of the CPU tier of each, 0: it has none; None: as in ``[cache]``.
     routing, scorers : str, dict or None
         How one of them is chosen for a request, as in ``[cluster]``; None: as there.
     """
+
+    cpu_blocks: Annotated[
+        TierBlocks | None, Key("block", "blocks of the CPU tier per instance of a pool")
+    ] = None
 
     routing: Annotated[
         Annotated[str, member(Routing)] | None,
@@ -193,7 +202,7 @@ def check_pools(cluster: Cluster) -> None:
 def _check_roles(cluster: Cluster) -> None:
     for role in ROLES:
         table = getattr(cluster, role)
-        for key in ("instances", "gpu_blocks"):
+        for key in ("instances", *OF_BLOCKS):
             flat = f"{role}_{key}"
             if table is not None and getattr(cluster, flat) is not None:
                 raise KeyProblem((flat,), f"give either {flat} or {role} = {{ {key} = ... }}")
@@ -205,8 +214,9 @@ def _check_roles(cluster: Cluster) -> None:
         )
         raise KeyProblem((lacking,), message)
     for role in ROLES:
-        if not there[role] and getattr(cluster, f"{role}_gpu_blocks") is not None:
-            raise KeyProblem((f"{role}_gpu_blocks",), f"needs {role}_instances")
+        for key in OF_BLOCKS:
+            if not there[role] and getattr(cluster, f"{role}_{key}") is not None:
+                raise KeyProblem((f"{role}_{key}",), f"needs {role}_instances")
     for key in _APART:
         if key in cluster.model_fields_set and not any(there.values()):
             raise KeyProblem((key,), "has no effect: needs prefill and decode apart")
@@ -242,12 +252,13 @@ def _role(cluster: Cluster, role: str) -> RolePool | None:
     if instances is None:
         pool: RolePool | None = getattr(cluster, role)
         return pool
-    return RolePool(instances=instances, gpu_blocks=getattr(cluster, f"{role}_gpu_blocks"))
+    blocks = {key: getattr(cluster, f"{role}_{key}") for key in OF_BLOCKS}
+    return RolePool(instances=instances, **blocks)
 
 
-def in_four_keys(dumped: dict[str, Any]) -> dict[str, Any]:
+def in_flat_keys(dumped: dict[str, Any]) -> dict[str, Any]:
     """Return a dumped cluster as traces have it if its roles differ in nothing but their blocks."""
-    plain = {"instances", "gpu_blocks"}
+    plain = {"instances", *OF_BLOCKS}
     if not all(set(dumped.get(role, {})) <= plain for role in ROLES):
         return dumped
     flat = {key: value for key, value in dumped.items() if key not in ROLES}

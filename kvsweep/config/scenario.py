@@ -11,7 +11,7 @@ from kvsweep.config.cache_section import Cache
 from kvsweep.config.cluster_section import Cluster
 from kvsweep.config.engine_section import Engine
 from kvsweep.config.latency import Latency
-from kvsweep.config.pools import has_roles, in_four_keys
+from kvsweep.config.pools import has_roles, in_flat_keys
 from kvsweep.config.rules import check_rules
 from kvsweep.config.served_model import ServedModel, from_model, stages_of, times_of_model
 from kvsweep.config.service_levels import ServiceLevels
@@ -92,7 +92,7 @@ class Scenario(Section):
             del dumped["cache"]
         if self.engine.speculative and self.engine.drafts == 0:
             del dumped["engine"]["speculative"]
-        dumped["cluster"] = in_four_keys(dumped.get("cluster", {}))
+        dumped["cluster"] = in_flat_keys(dumped.get("cluster", {}))
         for section in ("engine", "cluster"):
             if not dumped.get(section, True):
                 del dumped[section]

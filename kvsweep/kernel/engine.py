@@ -189,6 +189,12 @@ def run_moving(inp, ws, out, numbers):
 
 
 @kernel
+def run_apart_moving(inp, ws, out, numbers):
+    """Run lanes with such a tier, some of which prefill and decode apart."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
 def run_moving_states(inp, ws, out, numbers):
     """Run lanes that are all explicit and have a connector, some of which have groups of states."""
     _run_lanes(inp, ws, out, numbers)

@@ -78,12 +78,12 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
-        "offers": requests * copies,
+        "offers": requests * copies * (1 + apart),
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
         "pins": connected * ids,
-        "chunks": lanes["moves"] * (count * (lanes["n_keys"] * groups + TIER_RINGS) + requests),
-        "slots": lanes["moves"] * table * groups,
+        "chunks": lanes["moves"] * (count * (lanes["n_keys"] * groups + TIER_RINGS) + states),
+        "slots": lanes["moves"] * table * groups * (1 + apart),
         "hold": count * (apart | copies) * lanes["hold_places"],
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,

@@ -94,6 +94,7 @@ STEP_FIELDS = (
 TRANSFER_FIELDS = (
     Field("instance", i32, "index", "engine instance"),
     Field("load", i32, "1", "1: to the GPU, 0: to the CPU"),
+    Field("pull", i32, "1", "1 if from another instance, 0: of a CPU tier"),
     Field("request", i64, "index", "request"),
     Field("tokens", i64, "token", "tokens copied"),
     Field("ordered_us", i64, "us", "when its step was scheduled; of a CPU tier, as submitted"),

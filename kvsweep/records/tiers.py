@@ -95,6 +95,7 @@ OFFER_FIELDS = (
     Field("jobs", i32, "1", "its copies that are not reported"),
     Field("told", i32, "block", "explicit: blocks of each of its tables that are known of"),
     Field("put", i32, "index", "explicit, LRU: chunk that it put in order last, or its mark"),
+    Field("behind", i32, "index", "explicit: who finished next since the last schedule, or -1"),
 )
 
 JOB_FIELDS = (

@@ -108,6 +108,15 @@ ALL: tuple[Entry, ...] = (
         more=30,
     ),
     Entry(
+        engine.run_apart_moving,
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *PIPELINE, *STATES),
+            *_rare_but("concurrency", "reach", "first_steps"),
+        ),
+        'first run with offload = "vllm", and prefill and decode apart',
+        more=40,
+    ),
+    Entry(
         engine.run_moving_states,
         (
             *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *APART, "windows"),
@@ -150,7 +159,7 @@ ALL: tuple[Entry, ...] = (
 ENTRIES = ALL
 FEW = (
     *("run_batch", "run_rare", "run_connected_rare"),
-    *("run_explicit", "run_moving", "run_moving_states", "run_apart_states"),
+    *("run_explicit", "run_apart_moving", "run_moving_states", "run_apart_states"),
     "run_pipelines_rare",
 )
 """Names of entries that cover all lanes: less to compile where all features are needed."""
@@ -178,6 +187,7 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
         engine.pipeline_parallel_size > 1,
         any(group.kind == "state" for group in cache.groups),
         scenario.cluster.prefill_instances,
+        any(pool.cpu_blocks == 0 for pool in fleet(scenario)),
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
         bool(scenario.latency.window) or any(pool.window for pool in fleet(scenario)),

@@ -60,7 +60,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
 
 def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[str, Any]:
     """Return what a CPU tier as vLLM has it is like where requests are explicit."""
-    found = {"counts": explicit, "by_phase": explicit, "moves": 0}
+    found: dict[str, Any] = {"counts": explicit, "by_phase": explicit, "moves": 0}
     found |= {"volatile": 0, "stores_some": 0, "stored_every": 0}
     if not explicit or not connects:
         return found
@@ -70,7 +70,7 @@ def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[s
     return found | {
         "connects": 0,
         "counts": scenario.engine.drafts == 0,
-        "by_phase": 0,
+        "by_phase": any(pool.cpu_blocks == 0 for pool in fleet(scenario)),
         "moves": 1,
         "tier_records": 0,
         "volatile": eagle and scenario.engine.drafts > 0,
@@ -122,7 +122,7 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
     threshold = cluster.pd_uncached_token_threshold
     pools = pool_records(scenario)
     terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(7))
-    names = ("gpu_blocks", "max_num_seqs", "max_tokens", "reach", "experts", *terms)
+    names = ("gpu_blocks", "cpu_blocks", "max_num_seqs", "max_tokens", "reach", "experts", *terms)
     fields: dict[str, Any] = {name: max(pool[name] for pool in pools) for name in names}
     fields["pools"] = len(pools)
     if pools[0]["role"] == PREFILL:
@@ -188,6 +188,7 @@ def _pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
     record["instances"] = pool.instances
     record["role"] = ROLES[pool.role]
     record["gpu_blocks"] = pool.gpu_blocks
+    record["cpu_blocks"] = pool.cpu_blocks
     record["watermark"] = int(scenario.engine.watermark * (pool.gpu_blocks + 1))
     record["max_num_seqs"] = pool.max_num_seqs
     record["max_tokens"] = pool.max_num_batched_tokens

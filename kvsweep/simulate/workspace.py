@@ -116,6 +116,7 @@ def _blank_engine() -> NDArray[Any]:
     blank["transfer_head"] = NONE
     blank["owed_first"] = NONE
     blank["transfer_tail"] = NONE
+    blank["pulls_from"] = NONE
     blank["lease_head"] = NONE
     blank["lease_tail"] = NONE
     blank["aside"] = NONE

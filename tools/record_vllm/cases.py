@@ -25,11 +25,12 @@ FEATURES = (
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-fail", "pd-offload-lease"),
 )
-"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode,
-`pd-spec` with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that
-fail and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
-`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both; `spec-longest` drafts that vLLM cuts at its longest request; with
-`kept` windows and states keep but some blocks in the cache."""
+"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
+with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
+and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
+`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both;
+`spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
+but some blocks in the cache."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}

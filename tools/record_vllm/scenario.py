@@ -318,9 +318,7 @@ def _retention(cache: Section, block_size: int) -> int | None:
     return interval
 
 
-def _cluster(
-    cluster: Section, gpu_blocks: int, offload: Offload | None
-) -> Disaggregation | None:
+def _cluster(cluster: Section, gpu_blocks: int, offload: Offload | None) -> Disaggregation | None:
     cluster.integer("instances", 1, 1, 1)
     if cluster.get("prefill_instances", None) is None:
         return None

@@ -55,7 +55,7 @@ def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, pa
     state["runs"] = 1
     state["prefilling"] = 1
     if lane["moves"]:
-        note_admitted(ws, lane, r, state, s)
+        note_admitted(ws, lane, state, s)
     drafts = lane["drafts"] if padded else np.int64(0)
     state["drafts"] = 0
     schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded)
@@ -204,7 +204,7 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
         tokens = ask(inp, ws, out, lane, inst, tally, index, engine, r, hits)
         if tokens == LATER:
             return True
-        if tokens > 0:
+        if tokens > 0 and not apart:  # who pulls is asked before
             return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
     if apart and not lane["states"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)

@@ -38,6 +38,17 @@ def _apply_step_times(own, pool):
 
 
 @leaf
+def _apply_tier(lane, pool):
+    """Let the LANE record of an instance have the CPU tier of its pool, if any pool has one."""
+    if lane["moves"]:
+        bare = pool["cpu_blocks"] == 0
+        lane["cpu_blocks"] = pool["cpu_blocks"]
+        lane["moves"] = not bare
+        lane["by_phase"] = bare
+        lane["counts"] = bare or lane["drafts"] == 0
+
+
+@leaf
 def _apply_pool(own, pool):
     """Let the LANE record of an instance have what its pool has of its own."""
     own["role"] = pool["role"]
@@ -47,6 +58,7 @@ def _apply_pool(own, pool):
     own["longest"] = min(own["longest"], pool["longest"])
     own["max_tokens"] = pool["max_tokens"]
     _apply_step_times(own, pool)
+    _apply_tier(own, pool)
     own["routing"] = pool["routing"]
     own["scorer_lo"] += pool["scorer_lo"]
     own["scorers"] = pool["scorers"]

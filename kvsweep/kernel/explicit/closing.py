@@ -1,7 +1,7 @@
 """The end of a schedule: its batch goes to the device, with the entries that it keeps."""
 
 from ..._jit import leaf
-from ...records import NONE, PREFILL
+from ...records import DECODE, NONE, PREFILL
 from ..moving.connector import build
 from ..moving.stalls import close_copies, close_empty
 from ..time.device import mark_empty
@@ -11,6 +11,7 @@ from .classes import announce_class
 from .counted_batches import announce_counted
 from .log import log_schedule, mark_pulls
 from .stages import note_samples, pass_stages
+from .transfers import begin_pulls
 
 
 @leaf
@@ -75,6 +76,8 @@ def close_schedule(inp, ws, out, lane, inst, tally, index, engine):
     _close_entries(inp, ws, lane, engine)
     if lane["moves"]:
         build(inp, ws, out, lane, inst, tally, index, engine)
+        if lane["role"] == DECODE:
+            begin_pulls(ws, out, lane, inst, tally, index, engine)
     end, row = _begin(ws, out, lane, inst, tally, index, engine)
     if lane["follow_ups"] and lane["role"] != PREFILL:
         _tell_ends(inp, ws, lane, inst, tally, engine, end)

@@ -69,7 +69,7 @@ def _expect(inp, ws, lane, inst, request, state, s, place):
     """Note when a request without drafts that is counted from now on is due."""
     ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
     if lane["moves"]:
-        at_tier = next_at_tier(lane, state, ws.offers[ws.running[place]], inst["step"])
+        at_tier = next_at_tier(lane, state, ws.offers[s], inst["step"])
         ws.due[place] = min(ws.due[place], at_tier)
     if lane["by_phase"]:
         ws.phases[phase_of(lane, inst, state)] += 1

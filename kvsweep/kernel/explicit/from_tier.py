@@ -46,8 +46,8 @@ def _serve_one(inp, ws, lane, inst, tally, engine, place):
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
     allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, r >= lane["warmup"])
-    tell_blocks(inp, ws, lane, inst, engine, state, s)
-    offers = ws.offers[r]
+    tell_blocks(inp, ws, lane, inst, state, s)
+    offers = ws.offers[s]
     if lacks_to_offer(lane, state, offers) == 0:  # and again in the next step, if that is refused
         engine["offering"] = 1
     if state["known"] + 1 < state["limit"]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for
+from ..moving.copies import touch
 from ..scheduling import waiting
 from ..scheduling.holders import hold
 from .aligning import is_fresh
@@ -81,6 +82,8 @@ def _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, se
     take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, taken)
     if lane["lease"]:
         ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
+    if lane["moves"]:
+        touch(inp, ws, lane, inst, state, s, np.int64(0))
     moved = (taken + lane["states"]) * lane["block_size"]
     transfer(ws, out, lane, inst, tally, index, engine, r, moved)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...policies import RequestStatus
-from ...records import DECODE, NONE, PREFILL, Event
+from ...records import NONE, PREFILL, Event
 from ..moving.connector import note_finish
 from ..routing.answers import note_answer
 from ..scheduling import waiting
@@ -15,6 +15,7 @@ from .leases import await_no_more
 from .log import note
 from .states import leave_states
 from .tables import cache_known, release_all, release_at_once, release_left
+from .transfers import loads
 
 
 @leaf
@@ -100,7 +101,7 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
     if lane["moves"]:
-        note_finish(inp, ws, lane, inst, r, state)
+        note_finish(inp, ws, lane, inst, r, state, s)
     if lane["disaggregated"] or lane["moves"]:
         _leave(inp, ws, lane, inst, engine, r, state, s)
     if lane["role"] == PREFILL:
@@ -111,8 +112,7 @@ def finish(inp, ws, lane, inst, tally, engine, r, now):
     progress["status"] = RequestStatus.COMPLETED
     if lane["lease"]:
         await_no_more(ws, engine, r)
-    loads = lane["role"] == DECODE or lane["moves"]
-    if lane["drafts"] > 0 and loads and state["flight"] > 0:
+    if lane["drafts"] > 0 and loads(lane) and state["flight"] > 0:
         _owe(ws, engine, r)
     else:
         release_all(inp, ws, lane, inst, state, s)

@@ -171,9 +171,9 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     if lane["moves"]:
         told = report(inp, ws, out, lane, inst, ws.offload[index], engine, batch["end"])
     if lane["role"] == DECODE:
-        told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
+        told += report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
     elif lane["role"] == PREFILL:
-        told = release_sent(inp, ws, lane, inst, tally, engine, batch["end"])
+        told += release_sent(inp, ws, lane, inst, tally, engine, batch["end"])
         if lane["lease"] and engine["heard"]:
             renew(ws, lane, engine, batch["end"])
         if lane["lease"] and (told > 0 or batch["end"] >= engine["expires"]):

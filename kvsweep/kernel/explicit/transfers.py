@@ -6,11 +6,20 @@ Each side learns of the end of one with its own next step that ends then or late
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, Event
+from ...records import DECODE, NONE, PREFILL, Event
 from ..scheduling.holders import LOADED
 from ..tally import log_event
 from .leases import fail_pull
 from .tables import release_all
+
+
+@leaf
+def loads(lane):
+    """Return whether copies may fill blocks, in no order with the steps on their way (R11.6).
+
+    vLLM does not ask for that where it prefills for others, though there may be a tier.
+    """
+    return lane["role"] == DECODE or (lane["moves"] != 0 and lane["role"] != PREFILL)
 
 
 @leaf
@@ -22,6 +31,7 @@ def _log(out, inst, tally, index, handoff, r, submitted, start):
         row = out.transfers[handoff["row"]]
         row["instance"] = index
         row["load"] = 1
+        row["pull"] = 1
         row["request"] = r
         row["tokens"] = handoff["tokens"]
         row["ordered_us"] = inst["clock"]
@@ -47,16 +57,29 @@ def _await_release(ws, engine, r, end):
 
 
 @leaf
-def transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
-    """Submit the transfer of so many tokens at the start of the step being scheduled."""
+def _begin(ws, out, lane, inst, tally, index, engine, r):
+    """Submit a transfer at the start of the step being scheduled."""
     handoff = ws.handoffs[r]
     submitted = max(inst["clock"], engine["device_end"])
+    if lane["moves"]:
+        submitted += engine["stall"]
     start = max(submitted, engine["link_ready"])
-    end = start + lane["pull_base"] + np.int64(np.ceil(tokens / lane["pull_bandwidth"]))
+    takes = np.int64(np.ceil(handoff["tokens"] / lane["pull_bandwidth"]))
+    end = start + lane["pull_base"] + takes
     engine["link_ready"] = end
+    handoff["arrives"] = end
+    if not handoff["failed"]:
+        _await_release(ws, ws.engines[handoff["source"]], r, end)
+    if lane["log"]:
+        _log(out, inst, tally, index, handoff, r, submitted, start)
+
+
+@leaf
+def transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
+    """Order the transfer of so many tokens with the step being scheduled."""
+    handoff = ws.handoffs[r]
     engine["pulls"] += 1
     handoff["loading"] = 1
-    handoff["arrives"] = end
     handoff["tokens"] = tokens
     tally["pulls"] += 1
     tally["pulled_tokens"] += tokens
@@ -66,11 +89,21 @@ def transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
     else:
         ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
     engine["transfer_tail"] = r
-    if not handoff["failed"]:
-        _await_release(ws, ws.engines[handoff["source"]], r, end)
     log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
-    if lane["log"]:
-        _log(out, inst, tally, index, handoff, r, submitted, start)
+    if not lane["moves"]:
+        _begin(ws, out, lane, inst, tally, index, engine, r)
+    elif engine["pulls_from"] == NONE:
+        engine["pulls_from"] = r
+
+
+@leaf
+def begin_pulls(ws, out, lane, inst, tally, index, engine):
+    """Begin the transfers of the step that has been scheduled: it waits for copies before."""
+    r = np.int64(engine["pulls_from"])
+    while r != NONE:
+        _begin(ws, out, lane, inst, tally, index, engine, r)
+        r = np.int64(ws.handoffs[r]["next_arrival"])
+    engine["pulls_from"] = NONE
 
 
 @leaf

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import DECODE, NONE, Event
+from ...records import NONE, Event
 from ..moving.connector import note_preempted
 from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
@@ -16,6 +16,7 @@ from .longest import left_to_longest
 from .own_again import release_victim
 from .stages import has_share
 from .tables import allocate
+from .transfers import loads
 
 
 @leaf
@@ -100,7 +101,7 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
 def is_fenced(ws, lane, engine, s):
     """Return whether a victim must keep its blocks: the step on its way writes to them (R11.6)."""
     fenced = False
-    if (lane["role"] == DECODE or lane["moves"]) and lane["async_scheduling"]:
+    if loads(lane) and lane["async_scheduling"]:
         state = ws.states[s]
         flight = np.int64(state["flight"])
         entry = entry_of(ws, lane, engine, state, s)
@@ -124,7 +125,7 @@ def _give_back(inp, ws, lane, inst, r, state, s):
     request = inp.requests[lane["request_lo"] + r]
     release_victim(inp, ws, lane, inst, request, state, s)
     if lane["moves"]:
-        note_preempted(ws, inst, r)
+        note_preempted(ws, inst, s)
 
 
 @leaf

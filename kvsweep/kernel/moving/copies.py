@@ -94,9 +94,10 @@ def _must_be_over(inp, ws, lane, inst, engine, job):
     on, of full attention once the request has finished.
     """
     record = ws.jobs[job]
-    if ws.offers[record["request"]]["flush"] == inst["serial"]:
+    s = engine["state_lo"] + record["request"]
+    if ws.offers[s]["flush"] == inst["serial"]:
         return True
-    state = ws.states[engine["state_lo"] + record["request"]]
+    state = ws.states[s]
     touched = is_touched(inp, ws, lane, inst, state, job, True)
     if record["pinned"]:
         touched = touched or is_touched(inp, ws, lane, inst, state, job, False)
@@ -153,7 +154,7 @@ def _end_load(inp, ws, lane, inst, off, request, r, state, job):
 
 
 @leaf
-def _drop(ws, out, lane, off, r, state, job, now):
+def _drop(ws, out, lane, off, state, s, job, now):
     """Forget a job that is reported; its record can be used again."""
     record = ws.jobs[job]
     if lane["log"] and record["row"] < out.transfers.size:
@@ -164,7 +165,7 @@ def _drop(ws, out, lane, off, r, state, job, now):
             slot = ws.slots[slot_of(state, group, block)]
             if slot["job"] == job:
                 slot["job"] = NONE
-    ws.offers[r]["jobs"] -= 1
+    ws.offers[s]["jobs"] -= 1
     off["unreported"] -= 1
     record["next"] = off["job_spare"]
     off["job_spare"] = job
@@ -180,12 +181,13 @@ def report(inp, ws, out, lane, inst, off, engine, now):
             pop(ws, off, queue)
             r = np.int64(ws.jobs[job]["request"])
             request = inp.requests[lane["request_lo"] + r]
-            state = ws.states[engine["state_lo"] + r]
+            s = engine["state_lo"] + r
+            state = ws.states[s]
             if queue == STORES:
                 _end_store(inp, ws, lane, inst, off, request, state, job)
             else:
                 _end_load(inp, ws, lane, inst, off, request, r, state, job)
-            _drop(ws, out, lane, off, r, state, job, now)
+            _drop(ws, out, lane, off, state, s, job, now)
             count += 1
             job = head(ws, off, queue)
     engine["copies"] = off["unreported"]

@@ -15,11 +15,11 @@ from .state_blocks import keep_back
 
 
 @leaf
-def _store(inp, ws, out, lane, inst, tally, index, off, r, state, group, chunk):
+def _store(inp, ws, out, lane, inst, tally, index, off, r, s, group, chunk):
     """Store the state at the end of a chunk, if it is not here and there is room."""
-    request = inp.requests[lane["request_lo"] + r]
+    request, state = inp.requests[lane["request_lo"] + r], ws.states[s]
     off["offers"] += 1
-    new, _ = manager.note_offer(inp, ws, lane, inst, off, request, r, state, group, chunk)
+    new, _ = manager.note_offer(inp, ws, lane, inst, off, request, state, s, group, chunk)
     if new == 0:
         return
     slot = slot_of_chunk(lane, state, group, chunk)
@@ -28,11 +28,11 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, state, group, chunk):
         off["refused"] += 1
         log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
         return
-    manager.insert(ws, lane, inst, off, r, slot, node)
+    manager.insert(ws, lane, inst, off, s, slot, node)
     job = storing.create(ws, off, r, chunk, chunk + 1)
     ws.slots[slot]["job"] = job
     ws.pins[ws.slots[slot]["block"]]["stores"] += 1
-    storing.submit(ws, out, lane, inst, tally, index, off, r, job, np.int64(1))
+    storing.submit(ws, out, lane, inst, tally, index, off, r, s, job, np.int64(1))
 
 
 @leaf
@@ -48,7 +48,7 @@ def _store_all(inp, ws, out, lane, inst, tally, index, off, engine, s):
             slot = slot_of_chunk(lane, state, group, chunk)
             if ws.slots[slot]["flags"] & manager.HANDED:
                 r = s - engine["state_lo"]
-                _store(inp, ws, out, lane, inst, tally, index, off, r, state, group, chunk)
+                _store(inp, ws, out, lane, inst, tally, index, off, r, s, group, chunk)
 
 
 @leaf

@@ -24,8 +24,9 @@ from .state_blocks import tell_states
 def ask(inp, ws, out, lane, inst, tally, index, engine, r, hits):
     """Return the tokens that the head can load behind its `hits`; or LATER: it was passed over."""
     off = ws.offload[index]
-    state = ws.states[engine["state_lo"] + r]
-    tokens = match(inp, ws, lane, inst, off, r, state, hits * lane["block_size"])
+    s = engine["state_lo"] + r
+    request, state = inp.requests[lane["request_lo"] + r], ws.states[s]
+    tokens = match(inp, ws, lane, inst, off, request, state, s, hits * lane["block_size"])
     if tokens == LATER:
         off["later"] += 1
         log_event(out, lane, inst, tally, index, Event.LATER, r, NONE)
@@ -34,13 +35,13 @@ def ask(inp, ws, out, lane, inst, tally, index, engine, r, hits):
 
 
 @leaf
-def _read(inp, ws, lane, inst, off, request, r, state, group, first, end, job):
+def _read(inp, ws, lane, inst, off, request, state, s, group, first, end, job):
     """Let a load read the chunks `first` to ``end - 1`` of a group."""
     for chunk in range(first, end):
         slot = slot_of_chunk(lane, state, group, chunk)
         node = chunk_of(inp, lane, inst, request, group, chunk)
         ws.chunks[node]["place"] = chunk
-        manager.read(ws, lane, inst, off, r, slot, node)
+        manager.read(ws, lane, inst, off, s, slot, node)
         ws.slots[slot]["job"] = job
 
 
@@ -56,10 +57,10 @@ def _read_all(inp, ws, lane, inst, off, r, state, s, local, tokens, job):
         first = max(local // lane["block_size"], gone)
         if first < last:
             lo = first // lane["factor"]
-            _read(inp, ws, lane, inst, off, request, r, state, group, lo, end, job)
+            _read(inp, ws, lane, inst, off, request, state, s, group, lo, end, job)
             count += last - first
     for group in range(groups_of(lane), all_groups(lane)):  # of states the last one
-        _read(inp, ws, lane, inst, off, request, r, state, group, end - 1, end, job)
+        _read(inp, ws, lane, inst, off, request, state, s, group, end - 1, end, job)
         count += 1
     return count
 
@@ -74,9 +75,9 @@ def _begin_load(inp, ws, lane, inst, off, engine, r, s, local, tokens):
     end = chunks_up(lane, local + tokens)
     jobs.fill_job(ws, job, r, local // lane["chunk_tokens"], end, copied)
     jobs.append(ws, off, jobs.NEW_LOADS, job)
-    ws.offers[r]["next"] = end
-    ws.offers[r]["next_head"] = end
-    ws.offers[r]["jobs"] += 1
+    ws.offers[s]["next"] = end
+    ws.offers[s]["next_head"] = end
+    ws.offers[s]["jobs"] += 1
     off["unreported"] += 1
     off["loads"] += 1
     off["loaded"] += copied

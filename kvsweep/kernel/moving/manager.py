@@ -23,12 +23,12 @@ def _is_arc(lane):
 
 
 @leaf
-def _see(ws, lane, inst, off, r, slot, node):
+def _see(ws, lane, inst, off, s, slot, node):
     """Note that a request offers or reuses a chunk."""
     if not ws.slots[slot]["flags"] & SEEN:
         ws.slots[slot]["flags"] |= SEEN
         if not _is_arc(lane):
-            recency.use(ws, lane, inst, off, r, node)
+            recency.use(ws, lane, inst, off, s, node)
 
 
 @leaf
@@ -39,7 +39,7 @@ def _reuse(ws, slot):
 
 
 @leaf
-def note_offer(inp, ws, lane, inst, off, request, r, state, group, chunk):
+def note_offer(inp, ws, lane, inst, off, request, state, s, group, chunk):
     """Note that a request offers a chunk, which does not make room for others of the offer.
 
     Returns
@@ -55,7 +55,7 @@ def note_offer(inp, ws, lane, inst, off, request, r, state, group, chunk):
     ws.slots[slot]["flags"] |= OFFERED
     new = not is_here(ws, node)
     if record["readers"] != BEING_WRITTEN:
-        _see(ws, lane, inst, off, r, slot, node)
+        _see(ws, lane, inst, off, s, slot, node)
     if record["readers"] >= 0:
         _reuse(ws, slot)
     return np.int64(new), np.int64(record["readers"] == 0)
@@ -114,23 +114,23 @@ def make_room(inp, ws, lane, inst, off, request, state, first, end, new, spare):
 
 
 @leaf
-def insert(ws, lane, inst, off, r, slot, node):
+def insert(ws, lane, inst, off, s, slot, node):
     """Let a chunk be on its way to the CPU, brought by a request."""
     if _is_arc(lane):
         arc.insert(ws, lane, inst, off, node)
     else:
-        recency.insert(ws, lane, inst, off, r, node)
+        recency.insert(ws, lane, inst, off, s, node)
     ws.chunks[node]["readers"] = BEING_WRITTEN
     ws.slots[slot]["flags"] |= BROUGHT
     off["chunks"] += 1
 
 
 @leaf
-def read(ws, lane, inst, off, r, slot, node):
+def read(ws, lane, inst, off, s, slot, node):
     """Pin a chunk that a request loads from now on."""
     off["idle"] -= ws.chunks[node]["readers"] == 0
     ws.chunks[node]["readers"] += 1
-    _see(ws, lane, inst, off, r, slot, node)
+    _see(ws, lane, inst, off, s, slot, node)
     _reuse(ws, slot)
 
 
@@ -161,7 +161,7 @@ def _settle(ws, lane, inst, off, slot, node):
 
 
 @leaf
-def finish(inp, ws, lane, inst, off, request, r, state, chunks):
+def finish(inp, ws, lane, inst, off, request, state, s, chunks):
     """Settle the recency of what a finished request of so many chunks has seen, its end first."""
     for chunk in range(chunks - 1, -1, -1):
         for place in range(all_groups(lane) - 1, -1, -1):
@@ -170,4 +170,4 @@ def finish(inp, ws, lane, inst, off, request, r, state, chunks):
             node = chunk_of(inp, lane, inst, request, group, chunk)
             _settle(ws, lane, inst, off, slot, node)
     if not _is_arc(lane):
-        recency.drop_rank(ws, lane, r)
+        recency.drop_rank(ws, lane, s)

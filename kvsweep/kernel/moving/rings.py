@@ -28,9 +28,9 @@ def ring_at(lane, inst, ring):
 
 
 @leaf
-def chunk_mark(lane, r):
+def chunk_mark(lane, s):
     """Return the record of a request behind all chunks: it marks its rank (recency.py)."""
-    return chunk_at(lane, lane["instances"], r)
+    return chunk_at(lane, lane["instances"], s)
 
 
 @leaf
@@ -50,9 +50,9 @@ def begin_chunks(ws, lane, inst):
 
 
 @leaf
-def begin_mark(ws, lane, r):
+def begin_mark(ws, lane, s):
     """Let a request have no place in the order of chunks."""
-    mark = ws.chunks[chunk_mark(lane, r)]
+    mark = ws.chunks[chunk_mark(lane, s)]
     mark["readers"] = ABSENT
     mark["place"] = -1
 

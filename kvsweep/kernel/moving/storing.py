@@ -16,12 +16,12 @@ def create(ws, off, r, first, end):
 
 
 @leaf
-def submit(ws, out, lane, inst, tally, index, off, r, job, count):
+def submit(ws, out, lane, inst, tally, index, off, r, s, job, count):
     """Let a job of the step being scheduled read so many blocks."""
     tokens = count * lane["block_size"]
     ws.jobs[job]["tokens"] = tokens
     jobs.append(ws, off, jobs.NEW_STORES, job)
-    ws.offers[r]["jobs"] += 1
+    ws.offers[s]["jobs"] += 1
     off["unreported"] += 1
     off["stores"] += 1
     off["stored"] += tokens

@@ -41,6 +41,7 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
             row = out.transfers[record["row"]]
             row["instance"] = index
             row["load"] = queue == LOADS
+            row["pull"] = 0
             row["request"] = record["request"]
             row["tokens"] = record["tokens"]
             row["ordered_us"] = now
