@@ -27,6 +27,11 @@ STATES_APART = (
     *("roles and states", "roles, states and drafts", "routed roles and states"),
     *("leases and states", "leases, states and drafts"),
 )
+TIERED_ROLES = (
+    *("roles and tier", "roles, groups and tier", "roles, drafts and tier"),
+    *("roles, groups, drafts and tier", "routed roles and tier"),
+    *("leases and tier", "leases, groups and tier", "leases, drafts and tier"),
+)
 ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
 ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
@@ -87,8 +92,10 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_leases(source, trace)
     if "pools" in feature:
         _add_pools(source, scenario)
-    if feature.startswith("tier"):
+    if "tier" in feature:
         _add_tier(source, scenario)
+    if feature in TIERED_ROLES:
+        _leave_out_tier(source, scenario["cluster"])
     return trace
 
 
@@ -267,3 +274,15 @@ def _add_tier(source, scenario):
         scenario["engine"]["speculative"]["method"] = "draft"  # else refused
     if any(group["kind"] == "state" for group in cache.get("groups", ())):
         scenario["engine"]["enable_prefix_caching"] = True  # else refused
+
+
+def _leave_out_tier(source, cluster):
+    """Let one side have no tier, or a larger one, or both have the same."""
+    if cluster.get("kv_load_failure_policy"):
+        cluster["kv_load_failure_policy"] = "fail"  # else refused
+    side = source.pick((None, "prefill", "decode"))
+    blocks = source.pick((0, 0, 300))
+    if side and isinstance(cluster.get(side), dict):
+        cluster[side]["cpu_blocks"] = blocks
+    elif side:
+        cluster[f"{side}_cpu_blocks"] = blocks

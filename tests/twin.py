@@ -192,9 +192,9 @@ COPY_TOTALS = {
 def _copy_differences(twin, single):
     """Compare what CPU tiers as vLLM has them did."""
     instances = [i for i in twin.instances if isinstance(i, naive.offload.OffloadInstance)]
-    for number, instance in enumerate(instances):
+    for instance in instances:
         log = instance.streams.log
-        yield from copy_differences(single, number, instance.steps, log)
+        yield from copy_differences(single, instance.index, instance.steps, log)
     if instances:
         tally = single.outputs.tallies[0]
         for name, theirs in COPY_TOTALS.items():
@@ -217,7 +217,8 @@ def copy_differences(single, number, steps, log):
         for name, (got, expected) in pairs.items():
             if got != expected:
                 yield f"instance {number} step {row['step']} {name}: {got} not {expected}"
-    transfers = single.outputs.transfers[single.outputs.transfers["instance"] == number]
+    transfers = single.outputs.transfers
+    transfers = transfers[(transfers["instance"] == number) & (transfers["pull"] == 0)]
     names = ("request", "tokens", "submitted_us", "start_us", "end_us", "reported_us")
     rows = [
         ["load" if t["load"] else "store", *(int(t[name]) for name in names)] for t in transfers

@@ -105,7 +105,7 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     for asked, named in (
         (engine.pipeline_parallel_size > 1, _stages(scenario)),
         (_keeps_both(scenario), "prefill and decode apart and groups of states"),
-        (scenario.cluster.kv_lease_us is not None, "cluster.kv_lease_us"),
+        (_recomputes(scenario), "cluster.kv_load_failure_policy = 'recompute'"),
     ):
         if asked:
             message = f"with {named} there is only cpu_blocks = 0{_hint(scenario)}"
@@ -122,6 +122,11 @@ def _check_tier(scenario: Scenario, what: str) -> None:
 
 def _keeps_both(scenario: Scenario) -> bool:
     return has_roles(scenario.cluster) and bool(state_groups(scenario.cache.groups))
+
+
+def _recomputes(scenario: Scenario) -> bool:
+    cluster = scenario.cluster
+    return cluster.kv_lease_us is not None and cluster.kv_load_failure_policy == "recompute"
 
 
 def _check_head(scenario: Scenario, beside: str) -> None:

@@ -111,7 +111,7 @@ ALL: tuple[Entry, ...] = (
         engine.run_apart_moving,
         (
             *(*NO_EXPLICIT, *CONNECTOR, *PIPELINE, *STATES),
-            *_rare_but("concurrency", "reach", "first_steps"),
+            *_rare_but("concurrency", "lease", "reach", "first_steps"),
         ),
         'first run with offload = "vllm", and prefill and decode apart',
         more=40,

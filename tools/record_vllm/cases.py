@@ -23,7 +23,7 @@ FEATURES = (
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
-    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-fail", "pd-offload-lease"),
+    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
 with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
@@ -57,7 +57,7 @@ _EITHER = (
     *("offload-state", "offload-state-spec", "offload-state-kept"),
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
-    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-fail", "pd-offload-lease"),
+    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
 )
 
 

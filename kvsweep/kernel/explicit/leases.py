@@ -10,6 +10,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import LoadFailure, RequestStatus
 from ...records import DECODE, NEVER, NONE, PREFILL
+from ..moving.connector import note_finish
 from ..routing.answers import note_answer
 from ..scheduling.holders import leave
 from ..time.arrivals import let_send, next_arrival
@@ -149,7 +150,8 @@ def waits_for_ever(ws, lane, inst, tally):
     for index in range(lane["instances"]):
         other = ws.instances[index]
         rests = other["running"] == 0 and other["inbox_head"] == NONE
-        for_ever = for_ever and rests and ws.engines[index]["transfer_head"] == NONE
+        engine = ws.engines[index]
+        for_ever = for_ever and rests and engine["transfer_head"] == NONE and engine["copies"] == 0
     return for_ever
 
 
@@ -231,6 +233,8 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
         return
     _drop_holder(ws, inst, r)
     release_all(inp, ws, lane, inst, state, s)
+    if lane["moves"]:
+        note_finish(inp, ws, lane, inst, r, state, s)
     ws.progress[r]["status"] = RequestStatus.ERRORED
     inst["load"] -= 1
     note_answer(ws, lane, r)

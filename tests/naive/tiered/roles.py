@@ -32,6 +32,9 @@ class TieredRoleInstance(RoleInstance, OffloadInstance):
         """It waits for copies before it pulls."""
         return batch.start + batch.decision.transfer_us
 
+    def rests(self):
+        return super().rests() and not self.scheduler.connector.unreported
+
     def _is_idle(self, batch):
         return super()._is_idle(batch) and batch.idle
 
