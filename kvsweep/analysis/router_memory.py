@@ -55,12 +55,11 @@ def _who(found: Seen) -> str:
 
 def _held(scenario: Scenario) -> int:
     """Return the blocks that an instance can keep of earlier prompts, where the index is asked."""
-    cache = scenario.cache
     if not scenario.engine.enable_prefix_caching:
         return 0
     asking = [choice.role for choice in choices_of(scenario.cluster) if _asks(choice)]
-    pools = [pool.gpu_blocks for pool in fleet(scenario) if pool.role in asking]
-    return max(pools, default=0) + cache.cpu_blocks
+    pools = [pool.gpu_blocks + pool.cpu_blocks for pool in fleet(scenario) if pool.role in asking]
+    return max(pools, default=0)
 
 
 def _asks_index(scenario: Scenario) -> bool:

@@ -27,6 +27,7 @@ from kvsweep.limits import (
 from kvsweep.policies import Offload
 
 if TYPE_CHECKING:
+    from kvsweep.config.schema import KeyPath
     from kvsweep.config.scenario import Scenario
     from kvsweep.config.workload import Workload
 
@@ -43,12 +44,10 @@ def check_products(scenario: Scenario) -> None:
         Naming the key of the instance's part, and both numbers.
     """
     instances, cache = scenario.cluster.instances, scenario.cache
-    blocks = [pool.gpu_blocks for pool in fleet(scenario)]
-    where = key_of(scenario, blocks.index(max(blocks)), "gpu_blocks")
     products = (
         (("cache", "block_size"), cache.block_size, MAX_CELL_TOKENS, "tokens"),
-        (where, max(blocks), MAX_CLUSTER_BLOCKS, "blocks"),
-        (("cache", "cpu_blocks"), cache.cpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
+        (*_most(scenario, "gpu_blocks"), MAX_CLUSTER_BLOCKS, "blocks"),
+        (*_most(scenario, "cpu_blocks"), MAX_CLUSTER_BLOCKS, "blocks"),
     )
     for key, each, most, what in products:
         if scenario.engine.rules == "blis" and what == "blocks":
@@ -58,6 +57,12 @@ def check_products(scenario: Scenario) -> None:
                 key,
                 f"{each:,} {what} on each of {instances:,} instances: together at most {most:,}",
             )
+
+
+def _most(scenario: Scenario, key: str) -> tuple[KeyPath, int]:
+    """Return the most blocks that an instance has, behind the key that says so."""
+    blocks = [getattr(pool, key) for pool in fleet(scenario)]
+    return key_of(scenario, blocks.index(max(blocks)), key), max(blocks)
 
 
 def check_draws(workload: Workload) -> None:
@@ -263,7 +268,7 @@ def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
         "max_tokens": pool.max_num_batched_tokens,
         "transfer_base": cache.transfer_base_latency_us,
         "bandwidth": cache.transfer_bandwidth or 1.0,  # None only where nothing is moved
-        "cpu_blocks": cache.cpu_blocks,
+        "cpu_blocks": pool.cpu_blocks,
         "connects": cache.cpu_blocks > 0 and cache.offload == Offload.VLLM.label,
         "moves": 0,
         "more_groups": max(0, len(cache.groups) - 1),

@@ -22,6 +22,7 @@ from kvsweep.config.pool_reads import (
     takes_hardware,
     takes_memory,
     takes_size,
+    takes_tier,
     takes_times,
 )
 from kvsweep.config.pools import ROLES
@@ -323,6 +324,7 @@ RULES: dict[str, Rule] = {
     "cache.eviction": Rule(
         lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),
+    "cache.cpu_blocks": Rule(takes_tier, _OWN_POOL),
     "cache.offload": _TIER,
     "cache.offload_threshold": Rule(
         lambda s, c: _has_tier(s, c) and s.cache.offload == Offload.WATERMARK.label,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.config.fleet import fleet, has_pools, is_explicit
+from kvsweep.config.fleet import fleet, has_pools, is_explicit, key_of
 from kvsweep.config.groups import is_hybrid, keeps_some, state_groups
 from kvsweep.config.pools import has_roles
 from kvsweep.config.served_model import key_of_stages
@@ -43,6 +43,7 @@ def check_explicit(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "gpu_tokens"), message)
     if has_roles(scenario.cluster):
         _check_roles(scenario)
+        _check_sides(scenario)
     if scenario.engine.drafts and scenario.engine.pipeline_parallel_size > 1:
         _check_staged_drafts(scenario)
     _check_batches(scenario)
@@ -246,6 +247,21 @@ def _check_roles(scenario: Scenario) -> None:
     _check_head(scenario, apart)
     if scenario.engine.pipeline_parallel_size > 1:
         raise KeyProblem(key_of_stages(scenario), f"not with {apart}: no rule was recorded")
+
+
+def _check_sides(scenario: Scenario) -> None:
+    """Refuse tiers of one side that nobody tells the kind of, and a tier that no side has."""
+    blocks = [pool.cpu_blocks for pool in fleet(scenario)]
+    if scenario.cache.cpu_blocks == 0 and max(blocks) > 0:
+        where = key_of(scenario, blocks.index(max(blocks)), "cpu_blocks")
+        message = (
+            f"{max(blocks)} needs cache.cpu_blocks of more than 0 and what goes with it: offload "
+            "and the link of the tier; a side without a tier has cpu_blocks = 0"
+        )
+        raise KeyProblem(where, message)
+    if scenario.cache.cpu_blocks > 0 and max(blocks) == 0:
+        where = key_of(scenario, 0, "cpu_blocks")
+        raise KeyProblem(where, "0 on both sides: cache.cpu_blocks = 0 is no tier")
 
 
 def _check_batches(scenario: Scenario) -> None:

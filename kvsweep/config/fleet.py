@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvsweep.config.groups import is_hybrid
-from kvsweep.config.pools import BOTH_ROLES, Pool, RolePool, UnequalPool, pools_of
+from kvsweep.config.pools import BOTH_ROLES, OF_BLOCKS, Pool, RolePool, UnequalPool, pools_of
 from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:
@@ -89,12 +89,13 @@ def key_of(scenario: Scenario, number: int, key: str) -> KeyPath:
     number : int
         The pool, as of `fleet`.
     key : str
-        ``gpu_blocks``, ``max_num_seqs``, ``max_num_batched_tokens`` or ``max_model_len``.
+        ``gpu_blocks``, ``cpu_blocks``, ``max_num_seqs``, ``max_num_batched_tokens`` or
+        ``max_model_len``.
     """
     cluster = scenario.cluster
     role, pool = pools_of(cluster)[number]
     if getattr(pool, key, None) is None:
-        return ("cache" if key == "gpu_blocks" else "engine", key)
+        return ("cache" if key in OF_BLOCKS else "engine", key)
     if cluster.pools:
         return ("cluster", "pools", number, key)
     short = f"{role}_{key}"

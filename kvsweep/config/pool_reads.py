@@ -20,7 +20,7 @@ def takes_from(key: str) -> Reads:
     """Return whether some pool takes a key from the section that holds for all."""
 
     def reads(scenario: Scenario, client: int | None) -> bool:
-        return any(getattr(pool, key) is None for _, pool in pools_of(scenario.cluster))
+        return any(getattr(pool, key, None) is None for _, pool in pools_of(scenario.cluster))
 
     return reads
 
@@ -35,6 +35,7 @@ def some_pool(condition: Callable[[Scenario, InstancePool], bool]) -> Reads:
 
 
 takes_blocks = takes_from("gpu_blocks")
+takes_tier = takes_from("cpu_blocks")
 takes_times = takes_from("latency")
 
 

@@ -184,7 +184,8 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         roles = " and ".join(f"{pool.instances} of role {pool.role}" for pool in fleet(scenario))
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
-        yield from pools_notes(scenario.cluster)
+        tp, pp = gpus_of(scenario, folder)
+        yield from pools_notes(scenario, folder, _cpu_copies(scenario, folder, tp or 1, pp))
     told = (block_text, attention_text, weights_text, states_text, stages_text, exchange_text)
     for write in told:
         if said := write(scenario, folder):

@@ -4,40 +4,61 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from kvsweep.config.fleet import fleet
 from kvsweep.config.pools import BOTH_ROLES, LEASE_S, pools_of
+from kvsweep.search.tier_flags import tier_bytes, tier_connector
 
 if TYPE_CHECKING:
+    from kvsweep.config import Scenario
     from kvsweep.config.cluster_section import Cluster
 
 _ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
-def pools_notes(cluster: Cluster) -> Iterator[str]:
+def pools_notes(scenario: Scenario, folder: Path, gpus: int) -> Iterator[str]:
     """Say how each pool's servers differ, and how prefill and decode are told what they are.
 
     Parameters
     ----------
-    cluster : Cluster
-        Of a scenario with pools.
+    scenario : Scenario
+        With pools.
+    folder : Path
+        Where files that it names are.
+    gpus : int
+        GPUs whose parts of a block a CPU tier keeps.
     """
+    cluster = scenario.cluster
     for number, (role, pool) in enumerate(pools_of(cluster)):
         if pool.latency is not None:
             whose = f"pool {number}" if role == BOTH_ROLES else role
             times = f" ({pool.latency.model})" if pool.latency.model else ""
             told = "as its GPUs and --tensor-parallel-size may be others than those of the command"
             yield f"{whose}: has step times of its own{times}, {told}"
-    more = _of_connectors(cluster)
-    for role, _ in pools_of(cluster):
-        if role in _ROLES:
-            told = json.dumps({"kv_connector": "NixlConnector", "kv_role": _ROLES[role], **more})
-            yield f"{role}: add --kv-transfer-config '{told}', or another connector"
+    for side in fleet(scenario):
+        if side.role in _ROLES:
+            size = tier_bytes(scenario, folder, gpus, side.cpu_blocks)
+            told = json.dumps(_connector(scenario, _ROLES[side.role], size))
+            yield f"{side.role}: add --kv-transfer-config '{told}', or another connector"
 
 
-def _of_connectors(cluster: Cluster) -> dict[str, object]:
+def _connector(scenario: Scenario, role: str, size: int) -> dict[str, Any]:
+    """Return what a server of a role has as connectors; `size`: bytes of its CPU tier, if any."""
+    link = {"kv_connector": "NixlConnector", "kv_role": role, **_of_connectors(scenario.cluster)}
+    if not size:
+        return link
+    several = {"connectors": [link, tier_connector(scenario.cache, size)]}
+    both = {"kv_connector": "MultiConnector", "kv_role": role}
+    if "kv_load_failure_policy" in link:
+        both["kv_load_failure_policy"] = link["kv_load_failure_policy"]
+    return both | {"kv_connector_extra_config": several}
+
+
+def _of_connectors(cluster: Cluster) -> dict[str, Any]:
     """Return what connectors are told where it is not vLLM's default: leases and failures."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     if cluster.kv_load_failure_policy != "fail":
         found["kv_load_failure_policy"] = cluster.kv_load_failure_policy
     if cluster.kv_lease_us is not None:

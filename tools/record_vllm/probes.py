@@ -36,10 +36,10 @@ def watch(scheduler: Any) -> Counts:
     _watch_windows(scheduler, counts)
     if getattr(scheduler, "connector", None) is not None:
         connector = offloading_side(scheduler)
-        side = getattr(connector, "connector_scheduler", None)
-        if hasattr(side, "manager"):
+        manager = getattr(getattr(connector, "connector_scheduler", None), "manager", None)
+        if manager is not None:
             _watch_lookups(connector, counts)
-            _watch_stores(side.manager, counts)
+            _watch_stores(manager, counts)
     return counts
 
 
