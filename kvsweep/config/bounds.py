@@ -27,8 +27,8 @@ from kvsweep.limits import (
 from kvsweep.policies import Offload
 
 if TYPE_CHECKING:
-    from kvsweep.config.schema import KeyPath
     from kvsweep.config.scenario import Scenario
+    from kvsweep.config.schema import KeyPath
     from kvsweep.config.workload import Workload
 
 _LAST_CLOCK_BITS = 47

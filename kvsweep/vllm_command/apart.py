@@ -8,8 +8,8 @@ from dataclasses import replace
 from kvsweep.config.compose import parse_override
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.checks import said_of_the_command
+from kvsweep.vllm_command.connectors import by_itself
 from kvsweep.vllm_command.drafts import may_draft
-from kvsweep.vllm_command.nixl import without_connector
 from kvsweep.vllm_command.one_server import Made, Question, checked, made_of
 from kvsweep.vllm_command.sides import Side, joined
 from kvsweep.vllm_command.sides_text import link_asked, notes_of_sides
@@ -77,7 +77,7 @@ def _by_itself(question: Question, command: Command, role: str = "") -> Side:
     keys = {text: parse_override(text)[0] for text in question.overrides}
     of_all = [text for text, key in keys.items() if not key.startswith("cluster.")]
     own = [*of_all, *_of_side(question.overrides, role)]
-    made = made_of(question, without_connector(command), own)
+    made = made_of(question, by_itself(command), own)
     return Side(command, made.settings, made.scenario, made.notes)
 
 

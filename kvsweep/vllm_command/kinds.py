@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kvsweep.errors import InputError
+from kvsweep.vllm_command.connectors import LINKS
 from kvsweep.vllm_command.dockerfile import is_dockerfile, read_dockerfile
 from kvsweep.vllm_command.manifests import is_manifest, read_apart, read_manifest
-from kvsweep.vllm_command.nixl import CONNECTORS, is_apart
+from kvsweep.vllm_command.nixl import is_apart
 from kvsweep.vllm_command.script_defaults import defaults_note, with_defaults
 from kvsweep.vllm_command.shell import NO_COMMAND, ONLY_AN_IMAGE, starts_server
 from kvsweep.vllm_command.unread import why_never_read, why_not_found
@@ -25,7 +26,7 @@ def commands_of(text: str, where: str, chosen: str | None = None) -> list[Comman
     InputError
         As `command_of` does.
     """
-    if chosen is None and any(name in text for name in CONNECTORS):
+    if chosen is None and any(name in text for name in LINKS):
         found = read_apart(text, where) if is_manifest(text) else _read_apart(text, where)
         if found:
             return found

@@ -12,6 +12,7 @@ from typing import Any
 from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.compose import compose_containers
+from kvsweep.vllm_command.connectors import LINKS
 from kvsweep.vllm_command.containers import (
     Container,
     items,
@@ -21,7 +22,7 @@ from kvsweep.vllm_command.containers import (
 )
 from kvsweep.vllm_command.helm_values import UNKNOWN, chart_containers, values_of
 from kvsweep.vllm_command.kserve import serving_containers
-from kvsweep.vllm_command.nixl import CONNECTORS, is_apart
+from kvsweep.vllm_command.nixl import is_apart
 from kvsweep.vllm_command.options import listed
 from kvsweep.vllm_command.ray_serve import is_of_ray, other_application, ray_containers
 from kvsweep.vllm_command.shell import NO_COMMAND
@@ -145,7 +146,7 @@ def read_apart(text: str, where: str) -> list[Command]:
 
 def _names_connector(server: Container) -> bool:
     """Return whether a server may be one of prefill and decode apart: others are not looked at."""
-    return any(name in word for word in server.words for name in CONNECTORS)
+    return any(name in word for word in server.words for name in LINKS)
 
 
 def _noted(server: Container, more: tuple[str, ...]) -> Command:

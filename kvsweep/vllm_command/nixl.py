@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kvsweep.config.pools import LEASE_S
 from kvsweep.errors import clip, escaped, shown
+from kvsweep.vllm_command.connectors import link_of
 from kvsweep.vllm_command.offload import SIZE, TRANSFER, check_config
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
-
-CONNECTORS = ("NixlConnector", "NixlPullConnector")
-"""Those whose decode instances pull, as `[cluster] prefill, decode` has it."""
 
 _ROLES = {"kv_producer": "prefill", "kv_consumer": "decode"}
 # What changes nothing that is simulated: who listens, how often is tried, what pulls to a prefill
@@ -41,19 +38,14 @@ def is_apart(command: Command) -> bool:
     values = Values(command)
     if values.given(SIZE) or not values.given(TRANSFER):
         return False
-    return (values.table(TRANSFER) or {}).get("kv_connector") in CONNECTORS
+    return link_of(values) is not None
 
 
 def role_told(command: Command) -> str | None:
     """Return the role that the connector of a server has; None: both, or it is not told."""
-    table = Values(command).table(TRANSFER) or {}
-    return _ROLES.get(str(table.get("kv_role")))
-
-
-def without_connector(command: Command) -> Command:
-    """Return a command as that of a server by itself."""
-    rest = {option: it for option, it in command.values.items() if option.name != f"--{TRANSFER}"}
-    return replace(command, values=rest)
+    values = Values(command)
+    told = [each.get("kv_role") for each in (link_of(values), values.table(TRANSFER)) if each]
+    return next((_ROLES[role] for role in told if role in _ROLES), None)
 
 
 def keys_of_connector(command: Command) -> dict[str, tuple[Any, str]]:
@@ -70,12 +62,12 @@ def keys_of_connector(command: Command) -> dict[str, tuple[Any, str]]:
         If it is told what is not simulated.
     """
     values = Values(command)
-    table = values.table(TRANSFER) or {}
+    table, link = values.table(TRANSFER) or {}, link_of(values) or {}
     check_config(values, table)
-    if "kv_role" not in table:
+    if "kv_role" not in table or "kv_role" not in link:
         told = "vLLM takes kv_producer where it prefills, kv_consumer where it decodes, or kv_both"
         raise values.problem(TRANSFER, f"kv_role: missing; {told}")
-    more = table.get("kv_connector_extra_config", {})
+    more = link.get("kv_connector_extra_config", {})
     if not isinstance(more, dict):
         raise values.problem(TRANSFER, f"kv_connector_extra_config: {shown(more)} is no object")
     lease = more.get(_LEASE, LEASE_S)
@@ -95,6 +87,5 @@ def keys_of_connector(command: Command) -> dict[str, tuple[Any, str]]:
 
 def notes_of_connector(command: Command) -> list[str]:
     """Say what a connector does that is not in the numbers."""
-    table = Values(command).table(TRANSFER) or {}
-    device = table.get("kv_buffer_device")
+    device = (link_of(Values(command)) or {}).get("kv_buffer_device")
     return ["blocks go through the host's memory (kv_buffer_device cpu)"] if device == "cpu" else []

@@ -13,7 +13,7 @@ from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
 
 SIZE, TRANSFER = "kv-offloading-size", "kv-transfer-config"
-_CONNECTOR = "OffloadingConnector"
+CONNECTOR = "OffloadingConnector"
 _CONFIG = (
     "kv_connector", "engine_id", "kv_buffer_device", "kv_role", "kv_port",
     "kv_connector_extra_config", "kv_connector_module_path", "enable_permute_local_kv",
@@ -42,7 +42,7 @@ def offload(values: Values, served: Served, gpu: Gpu | None) -> Told:
             raise values.problem(SIZE, f"{size:g} GiB; expected more than 0")
         if backend == "lmcache":
             raise values.problem("kv-offloading-backend", f"{shown(backend)} is not simulated")
-        option, table = f"--{SIZE}", {"kv_connector": _CONNECTOR} | (table or {})
+        option, table = f"--{SIZE}", {"kv_connector": CONNECTOR} | (table or {})
     if table is None:
         return {}
     check_config(values, table)
@@ -82,7 +82,7 @@ def check_config(values: Values, table: dict[str, Any]) -> None:
 def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
     """Return what the connector is told."""
     connector = table.get("kv_connector")
-    if connector != _CONNECTOR:
+    if connector != CONNECTOR:
         told = f"{shown(connector)} is not simulated; {_hint(connector)}"
         raise values.problem(TRANSFER, f"{told}leave it out to go on without it")
     more = table.get("kv_connector_extra_config", {})

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvsweep.config.pools import ROLES
+from kvsweep.config.pools import OF_BLOCKS, ROLES
 from kvsweep.config.scenario import Scenario
 from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.vllm_command.decided import Line, Settings
@@ -15,6 +15,15 @@ from kvsweep.vllm_command.nixl import keys_of_connector, role_told
 from kvsweep.vllm_command.words import Command
 
 COUNT, ROUTING = "cluster.instances", "cluster.routing"
+TIER = tuple(
+    f"cache.{key}"
+    for key in (
+        *("cpu_blocks", "offload", "offload_block_factor", "offload_prompt_only"),
+        "offload_eviction",
+    )
+)
+"""Keys of a CPU tier, which one side may have alone."""
+
 _OF_THE_MODEL = ("model.preset", "model.config")
 _OF_STEPS = ("max_num_seqs", "max_num_batched_tokens")
 _TIMES = ("beta", "memory", "experts", "window")
@@ -74,8 +83,9 @@ def joined(servers: Sequence[Side], given: Collection[str]) -> tuple[dict[str, S
     sides = {role: _alike(found) for role, found in _by_role(servers).items()}
     prefill, decode = (sides[role][0] for role in ROLES)
     _check_shared(prefill, decode, given)
+    tier = {key: line for key, line in prefill.lines.items() if key in TIER}
     counts = {role: sum(each.instances for each in found) for role, found in sides.items()}
-    lines = [*decode.lines.values(), *_cluster(sides, counts)]
+    lines = [*(tier | decode.lines).values(), *_cluster(sides, counts)]
     found = {role: each[0] for role, each in sides.items()}
     return found, Settings(decode.settings.served, lines)
 
@@ -157,13 +167,14 @@ def _is_of_a_pool(key: str) -> bool:
     section, _, name = key.partition(".")
     if section == "model":
         return key not in (*_OF_THE_MODEL, "model.dtype")
-    return section == "latency" or name in ("gpu_blocks", *_OF_STEPS)
+    return section == "latency" or name in (*OF_BLOCKS, *_OF_STEPS)
 
 
 def _check_shared(prefill: Side, decode: Side, given: Collection[str]) -> None:
     """Refuse sides that differ in what a scenario has once."""
+    several = bool(_tier_blocks(prefill) and _tier_blocks(decode))
     for key, one, other in _differences(prefill, decode):
-        if _is_of_a_pool(key) or key in given:
+        if _is_of_a_pool(key) or key in given or (key in TIER and not several):
             continue
         told = f"{_file(prefill)}: {key}: {one} of prefill, {other} of decode"
         if key in _OF_THE_MODEL:
@@ -176,7 +187,8 @@ def _cluster(sides: Mapping[str, list[Side]], counts: Mapping[str, int]) -> Iter
     prefill, decode = (sides[role][0] for role in ROLES)
     own = _own(prefill, decode)
     yield Line("cluster.prefill", {"instances": counts["prefill"]} | own, _why(sides, "prefill"))
-    yield Line("cluster.decode", {"instances": counts["decode"]}, _why(sides, "decode"))
+    bare = {"cpu_blocks": 0} if _tier_blocks(prefill) and not _tier_blocks(decode) else {}
+    yield Line("cluster.decode", {"instances": counts["decode"]} | bare, _why(sides, "decode"))
     yield from _of_connectors(sides)
     if max(counts.values()) > 1:
         yield _routing(sides)
@@ -202,6 +214,8 @@ def _own(prefill: Side, decode: Side) -> dict[str, Any]:
     one, other = prefill.scenario, decode.scenario
     if one.cache.gpu_blocks != other.cache.gpu_blocks:
         found["gpu_blocks"] = one.cache.gpu_blocks
+    if _tier_blocks(decode) and _tier_blocks(prefill) != _tier_blocks(decode):
+        found["cpu_blocks"] = _tier_blocks(prefill)
     for key in _OF_STEPS:
         if getattr(one.engine, key) != getattr(other.engine, key):
             found[key] = getattr(one.engine, key)
@@ -209,6 +223,11 @@ def _own(prefill: Side, decode: Side) -> dict[str, Any]:
     if times[0] != times[1]:
         found["latency"] = {key: list(value) for key, value in times[0].items() if value}
     return found
+
+
+def _tier_blocks(side: Side) -> int:
+    """Return the blocks of the CPU tier that each server of a side has."""
+    return side.scenario.cache.cpu_blocks
 
 
 def _why(sides: Mapping[str, list[Side]], role: str) -> str:
