@@ -31,6 +31,8 @@ TIERED_ROLES = (
     *("roles and tier", "roles, groups and tier", "roles, drafts and tier"),
     *("roles, groups, drafts and tier", "routed roles and tier"),
     *("leases and tier", "leases, groups and tier", "leases, drafts and tier"),
+    *("roles, states and tier", "roles, states, drafts and tier", "leases, states and tier"),
+    "routed roles, states and tier",
 )
 ROUTED_ROLES = ("routed roles", "routed roles and drafts", "routed roles and groups")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)

@@ -84,6 +84,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "pools": (),
             **dict.fromkeys(("prefill", "decode", "prefill_instances", "decode_instances")),
             **dict.fromkeys(("prefill_gpu_blocks", "decode_gpu_blocks", "kv_transfer_bandwidth")),
+            **dict.fromkeys(("prefill_cpu_blocks", "decode_cpu_blocks")),
             "kv_transfer_base_us": 100,
             "pd_handoff_us": 0,
             "pd_uncached_token_threshold": None,

@@ -105,7 +105,6 @@ def _check_tier(scenario: Scenario, what: str) -> None:
     cache, engine = scenario.cache, scenario.engine
     for asked, named in (
         (engine.pipeline_parallel_size > 1, _stages(scenario)),
-        (_keeps_both(scenario), "prefill and decode apart and groups of states"),
         (_recomputes(scenario), "cluster.kv_load_failure_policy = 'recompute'"),
     ):
         if asked:
@@ -119,10 +118,6 @@ def _check_tier(scenario: Scenario, what: str) -> None:
         message = "false, but with cpu_blocks and groups of states vLLM does not start without it"
         raise KeyProblem(("engine", "enable_prefix_caching"), message)
     _check_kept_chunks(cache)
-
-
-def _keeps_both(scenario: Scenario) -> bool:
-    return has_roles(scenario.cluster) and bool(state_groups(scenario.cache.groups))
 
 
 def _recomputes(scenario: Scenario) -> bool:

@@ -110,7 +110,7 @@ ALL: tuple[Entry, ...] = (
     Entry(
         engine.run_apart_moving,
         (
-            *(*NO_EXPLICIT, *CONNECTOR, *PIPELINE, *STATES),
+            *(*NO_EXPLICIT, *CONNECTOR, *PIPELINE),
             *_rare_but("concurrency", "lease", "reach", "first_steps"),
         ),
         'first run with offload = "vllm", and prefill and decode apart',
@@ -159,7 +159,7 @@ ALL: tuple[Entry, ...] = (
 ENTRIES = ALL
 FEW = (
     *("run_batch", "run_rare", "run_connected_rare"),
-    *("run_explicit", "run_apart_moving", "run_moving_states", "run_apart_states"),
+    *("run_explicit", "run_apart_moving", "run_apart_states"),
     "run_pipelines_rare",
 )
 """Names of entries that cover all lanes: less to compile where all features are needed."""

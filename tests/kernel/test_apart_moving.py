@@ -101,9 +101,6 @@ def test_a_side_has_a_tier_of_its_own_or_that_of_all_or_none():
     assert tiers(cluster=in_tables) == [7, 90]
 
 
-STATES = [{"kind": "full"}, {"kind": "state"}]
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -114,10 +111,6 @@ STATES = [{"kind": "full"}, {"kind": "state"}]
         (
             {"cluster": {"prefill_cpu_blocks": 0, "decode_cpu_blocks": 0}},
             "cluster.prefill_cpu_blocks: 0 on both sides",
-        ),
-        (
-            {"cache": {"groups": STATES}},
-            "cache.cpu_blocks: with prefill and decode apart and groups of states there is only",
         ),
         (
             {"cluster": {"kv_lease_us": 99, "kv_load_failure_policy": "recompute"}},

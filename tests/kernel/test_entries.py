@@ -90,6 +90,16 @@ FEATURES = {
     "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_apart_rare"),
     "a connector and a window": (CONNECTED_WINDOW, "run_moving"),
     "a connector and drafts, asynchronous": ({**CONNECTED, **DRAFTED_ASYNC}, "run_moving"),
+    "a connector, prefill and decode apart": ({**CONNECTED, "cluster": APART}, "run_apart_moving"),
+    "a connector of one side, asynchronous, leases": (
+        {
+            **CONNECTED,
+            **ASYNC,
+            "cluster": {**APART, "decode_cpu_blocks": 0, "kv_lease_us": 30_000_000},
+        },
+        "run_apart_moving",
+    ),
+    "a connector and states, apart": ({**CONNECTED_STATES, "cluster": APART}, "run_apart_moving"),
     "a connector and states": (CONNECTED_STATES, "run_moving_states"),
     "a connector and states, asynchronous, slow first steps": (
         {**CONNECTED_STATES, **ASYNC, **COLD},
@@ -207,6 +217,8 @@ def test_scenarios_need_what_their_lanes_need():
             *("a pipeline", "a pipeline of states, asynchronous"),
             *("a connector and a window", "a connector and drafts, asynchronous"),
             *("a connector and states", "a connector and states, asynchronous, slow first steps"),
+            *("a connector, prefill and decode apart", "a connector and states, apart"),
+            "a connector of one side, asynchronous, leases",
             *("states, prefill and decode apart", "states, leases, asynchronous, slow first steps"),
         )
     ]

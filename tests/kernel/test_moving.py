@@ -70,8 +70,8 @@ EAGLE = {"speculative": {"tokens": 2, "method": "eagle"}}
         ),
         ({"engine": {"pipeline_parallel_size": 2}}, "cache.cpu_blocks: with engine.pipeline"),
         (
-            {"cluster": APART},
-            "cache.cpu_blocks: with prefill and decode apart",
+            {"cluster": APART | {"kv_lease_us": 9, "kv_load_failure_policy": "recompute"}},
+            "cache.cpu_blocks: with cluster.kv_load_failure_policy = 'recompute'",
         ),
         (
             {"engine": EAGLE, "cache": {"groups": GROUPS[1:]}},

@@ -111,11 +111,14 @@ def test_what_the_recorder_would_ignore_or_get_wrong_is_refused(section, values,
     assert told in str(caught.value)
 
 
-def test_offload_is_refused_beside_disaggregation():
-    cluster = {"prefill_instances": 1, "decode_instances": 1}
-    cache = {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
-    with pytest.raises(InputError, match=r"cache\.offload: not with cluster\.prefill_instances"):
-        read_scenario(scenario(cluster=cluster, cache=cache), "x")
+def test_each_side_has_a_tier_of_its_own_or_that_of_all_or_none():
+    cluster = {"prefill_instances": 1, "decode_instances": 1, "prefill_cpu_blocks": 0}
+    cache = {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 7}
+    found = read_scenario(scenario(cluster=cluster, cache=cache), "x")
+    tiers = [found.of_role(role).offload for role in ("prefill", "decode")]
+    assert [tier and tier.cpu_blocks for tier in tiers] == [None, 7]
+    with pytest.raises(InputError, match=r"cluster\.decode_cpu_blocks"):
+        read_scenario(scenario(cluster=cluster | {"decode_cpu_blocks": 9}), "x")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ FEATURES = (
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
+    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept"),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
 with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
@@ -58,6 +59,7 @@ _EITHER = (
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
+    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept"),
 )
 
 

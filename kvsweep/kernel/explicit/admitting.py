@@ -16,9 +16,9 @@ from .aligning import is_fresh
 from .capacity import room_for
 from .deciding import call_off
 from .first_chunk import tokens_at
-from .handoff import count_query, pull, pull_beside_states
+from .handoff import count_query, lacks, pull, pull_beside_states
 from .longest import with_places
-from .lookup import find_hits, touch_hits, watch_hits
+from .lookup import find_hits, find_to_pull, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
 from .slots import window_of
@@ -193,19 +193,24 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     if _passes(inp, ws, lane, inst, engine, r):
         return True
     apart = lane["role"] == DECODE and not ws.handoffs[r]["loading"]
-    if lane["states"] and apart:
-        lacks, begins = pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r)
-        if lacks:
-            return begins
     s = engine["state_lo"] + r
+    state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.states[s], s)
+    if lane["states"] and apart and not lane["moves"]:
+        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
+        if lacks(lane, state, hits):
+            return pull_beside_states(
+                inp, ws, out, lane, inst, tally, index, engine, r, hits, begun
+            )
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
     if lane["moves"]:
         tokens = ask(inp, ws, out, lane, inst, tally, index, engine, r, hits)
         if tokens == LATER:
             return True
         if tokens > 0 and not apart:  # who pulls is asked before
             return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
+        if lane["states"] and apart and lacks(lane, state, hits):
+            return pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r, hits, hits)
     if apart and not lane["states"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     admitted = _admit_head(

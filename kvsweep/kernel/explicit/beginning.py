@@ -38,14 +38,13 @@ def _apply_step_times(own, pool):
 
 
 @leaf
-def _apply_tier(lane, pool):
-    """Let the LANE record of an instance have the CPU tier of its pool, if any pool has one."""
-    if lane["moves"]:
-        bare = pool["cpu_blocks"] == 0
-        lane["cpu_blocks"] = pool["cpu_blocks"]
-        lane["moves"] = not bare
-        lane["by_phase"] = bare
-        lane["counts"] = bare or lane["drafts"] == 0
+def _apply_tier(lane, own, pool):
+    """Let the LANE record of an instance have the CPU tier of its pool, of which some have none."""
+    bare = pool["cpu_blocks"] == 0
+    own["cpu_blocks"] = pool["cpu_blocks"]
+    own["moves"] = not bare
+    own["by_phase"] = bare
+    own["counts"] = bare or lane["drafts"] == 0
 
 
 @leaf
@@ -58,7 +57,6 @@ def _apply_pool(own, pool):
     own["longest"] = min(own["longest"], pool["longest"])
     own["max_tokens"] = pool["max_tokens"]
     _apply_step_times(own, pool)
-    _apply_tier(own, pool)
     own["routing"] = pool["routing"]
     own["scorer_lo"] += pool["scorer_lo"]
     own["scorers"] = pool["scorers"]
@@ -125,6 +123,8 @@ def begin_explicit(inp, ws, lane):
                 left = inp.pools[pool]["instances"]
             left -= 1
             _apply_pool(own, inp.pools[pool])
+            if lane["moves"]:
+                _apply_tier(lane, own, inp.pools[pool])
         inst["free"] = own["gpu_blocks"]
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]

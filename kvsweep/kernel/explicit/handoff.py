@@ -10,13 +10,14 @@ import numpy as np
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for
 from ..moving.copies import touch
+from ..moving.state_blocks import tell_states
 from ..scheduling import waiting
 from ..scheduling.holders import hold
 from .aligning import is_fresh
 from .capacity import handed_tokens, pulled_blocks
 from .deciding import enter_handed
 from .leases import grant
-from .lookup import count_users, find_to_pull, touch_hits
+from .lookup import count_users, touch_hits
 from .refusing import refuse
 from .reserving import fits, reserved
 from .states import have_drafts, have_loaded
@@ -84,6 +85,8 @@ def _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, se
         ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
     if lane["moves"]:
         touch(inp, ws, lane, inst, state, s, np.int64(0))
+        if lane["states"]:
+            tell_states(ws, lane, inst, state, s)
     moved = (taken + lane["states"]) * lane["block_size"]
     transfer(ws, out, lane, inst, tally, index, engine, r, moved)
 
@@ -110,26 +113,25 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
 
 
 @leaf
-def pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r):
+def lacks(lane, state, hits):
+    """Return whether there is anything to pull beside so many blocks that a request hits."""
+    return hits * lane["block_size"] < handed_tokens(lane, state["prompt"])
+
+
+@leaf
+def pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r, hits, begun):
     """Do so where a state of each group is pulled, too; a head that has to wait is always retried.
 
-    Returns
-    -------
-    lacks, begins : bool
-        Whether there is anything to pull; whether there is room.
+    Behind `begun` of its `hits` there is a state.
     """
     s = engine["state_lo"] + r
     state = ws.states[s]
-    request = inp.requests[lane["request_lo"] + r]
     tokens = handed_tokens(lane, state["prompt"])
-    hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
-    if hits * lane["block_size"] >= tokens:
-        return False, False
     unused, used = count_users(inp, ws, lane, state, hits, hits * lane["block_size"])
     taken = pulled_blocks(inp, lane, tokens, hits)
     room = fits(inp, ws, lane, inst, engine, state, s, hits, begun, tokens, taken, unused)
     if not room or is_fresh(inp, ws, lane, inst, engine, r, begun):
-        return True, False
+        return False
     seen = unused + used
     _begin(inp, ws, out, lane, inst, tally, index, engine, r, state, s, hits, seen, tokens, taken)
-    return True, True
+    return True

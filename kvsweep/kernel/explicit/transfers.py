@@ -58,17 +58,20 @@ def _await_release(ws, engine, r, end):
 
 @leaf
 def _begin(ws, out, lane, inst, tally, index, engine, r):
-    """Submit a transfer at the start of the step being scheduled."""
+    """Submit a transfer at the start of the step being scheduled; one of nothing ends there."""
     handoff = ws.handoffs[r]
     submitted = max(inst["clock"], engine["device_end"])
     if lane["moves"]:
         submitted += engine["stall"]
-    start = max(submitted, engine["link_ready"])
-    takes = np.int64(np.ceil(handoff["tokens"] / lane["pull_bandwidth"]))
-    end = start + lane["pull_base"] + takes
-    engine["link_ready"] = end
+    start, end = submitted, submitted
+    if handoff["tokens"] > 0:
+        start = max(submitted, engine["link_ready"])
+        takes = np.int64(np.ceil(handoff["tokens"] / lane["pull_bandwidth"]))
+        end = start + lane["pull_base"] + takes
+        engine["link_ready"] = end
     handoff["arrives"] = end
-    if not handoff["failed"]:
+    fails = handoff["failed"] and handoff["tokens"] > 0
+    if handoff["released"] == NONE and not fails:
         _await_release(ws, ws.engines[handoff["source"]], r, end)
     if lane["log"]:
         _log(out, inst, tally, index, handoff, r, submitted, start)
@@ -90,37 +93,42 @@ def transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
         ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
     engine["transfer_tail"] = r
     log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
+    _order(ws, out, lane, inst, tally, index, engine, r)
+
+
+@leaf
+def _order(ws, out, lane, inst, tally, index, engine, r):
+    """Let a transfer begin with the step being scheduled: which may wait for copies before."""
     if not lane["moves"]:
         _begin(ws, out, lane, inst, tally, index, engine, r)
-    elif engine["pulls_from"] == NONE:
+        return
+    ws.handoffs[r]["next_begun"] = NONE
+    if engine["pulls_from"] == NONE:
         engine["pulls_from"] = r
+    else:
+        ws.handoffs[engine["pulls_to"]]["next_begun"] = r
+    engine["pulls_to"] = r
 
 
 @leaf
 def begin_pulls(ws, out, lane, inst, tally, index, engine):
-    """Begin the transfers of the step that has been scheduled: it waits for copies before."""
+    """Begin the transfers of the step that has been scheduled, in the order of the schedule."""
     r = np.int64(engine["pulls_from"])
     while r != NONE:
         _begin(ws, out, lane, inst, tally, index, engine, r)
-        r = np.int64(ws.handoffs[r]["next_arrival"])
+        r = np.int64(ws.handoffs[r]["next_begun"])
     engine["pulls_from"] = NONE
 
 
 @leaf
 def forgo(ws, out, lane, inst, tally, index, engine, r):
     """Let a request pull nothing, as it has all that it could; its prefill instance is told."""
-    handoff = ws.handoffs[r]
-    submitted = max(inst["clock"], engine["device_end"])
     engine["pulls"] += 1
     tally["forgone"] += 1
-    handoff["loading"] = 1
-    handoff["arrives"] = submitted
-    handoff["tokens"] = 0
-    if handoff["released"] == NONE:
-        _await_release(ws, ws.engines[handoff["source"]], r, submitted)
+    ws.handoffs[r]["loading"] = 1
+    ws.handoffs[r]["tokens"] = 0
     log_event(out, lane, inst, tally, index, Event.PULL, r, 0)
-    if lane["log"]:
-        _log(out, inst, tally, index, handoff, r, submitted, submitted)
+    _order(ws, out, lane, inst, tally, index, engine, r)
 
 
 @leaf

@@ -34,7 +34,7 @@ class StateTables(Tables):
         self.longest_chunk = min(limits)
         self.drafts = engine.drafts
         self.fresh = set()
-        self.tiered = role == "tiered"
+        self.tiered = False
         self.handed = []
 
     def begin(self):
@@ -95,6 +95,8 @@ class StateTables(Tables):
         """
         if not self.caching:
             return [[] for _ in self.states], 0
+        if self.tiered:  # a connector to a tier needs a state behind all that is hit
+            return self.hits(request)
         beyond, most = int(self.drops_last), len(request.known) - 1
         full = self._find_full(request.keys, most, beyond)
         limit, hits = most // self.block_size, []

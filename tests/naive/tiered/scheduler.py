@@ -19,6 +19,7 @@ class TieredScheduler(ExplicitScheduler):
 
     def __init__(self, engine, cache, keys, role="tiered"):
         super().__init__(engine, cache, keys, role)
+        self.tables.tiered = True
         self.connector = TieredConnector(cache, engine)
         self.taken = {}
 
