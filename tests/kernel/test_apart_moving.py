@@ -156,6 +156,8 @@ def test_a_decode_instance_pulls_what_its_own_tier_has():
 def test_a_side_without_a_tier_copies_nothing():
     rows = [(0, [[1, 320]], 8), (900_000, [[2, 320]], 8)]
     prefill, decode = run(rows, cluster={"prefill_cpu_blocks": 0})
-    assert prefill["store"] == [] and len(decode["store"]) == 2
+    assert prefill["store"] == []
+    assert len(decode["store"]) == 2
     prefill, decode = run(rows, cluster={"decode_cpu_blocks": 0})
-    assert len(prefill["store"]) == 2 and decode["store"] == []
+    assert len(prefill["store"]) == 2
+    assert decode["store"] == []
