@@ -10,9 +10,12 @@ from kvsweep.errors import InputError
 from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.connectors import by_itself
 from kvsweep.vllm_command.drafts import may_draft
-from kvsweep.vllm_command.one_server import Made, Question, checked, made_of
+from kvsweep.vllm_command.endpoint_picker import remember, route
+from kvsweep.vllm_command.one_server import Made, Question, checked, heard, made_of
+from kvsweep.vllm_command.picker_config import PickerConfig
 from kvsweep.vllm_command.sides import Side, joined
 from kvsweep.vllm_command.sides_text import link_asked, notes_of_sides
+from kvsweep.vllm_command.text import check
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
@@ -28,7 +31,9 @@ _OF_A_SERVER = {
 """Keys of a side, and what they are of a server by itself."""
 
 
-def made_of_sides(question: Question, commands: Sequence[Command]) -> Made:
+def made_of_sides(
+    question: Question, commands: Sequence[Command], picker: PickerConfig | None = None
+) -> Made:
     """Return what is made of the commands of servers of which some prefill and others decode.
 
     Parameters
@@ -37,6 +42,8 @@ def made_of_sides(question: Question, commands: Sequence[Command]) -> Made:
         What else is given.
     commands : sequence of Command
         Two or more, of servers that are `apart <kvsweep.vllm_command.nixl.is_apart>`.
+    picker : PickerConfig or None
+        What their router does.
 
     Raises
     ------
@@ -58,10 +65,14 @@ def made_of_sides(question: Question, commands: Sequence[Command]) -> Made:
         if any(_of_side(overrides, role)):
             asked = _asked_of(question, side.command, drafting)
             sides[role] = _by_itself(asked, side.command, role)
+    choices = {} if picker is None else route(settings, picker, overrides)
     with said_of_the_command(where, question.model or commands[0].model or ""):
         scenario, tables = checked(settings, overrides, where)
+        if remember(settings, choices, scenario):
+            scenario, tables = check(settings, overrides, where)
     text = [f"{role}: {side.command.text}" for role, side in sides.items()]
-    notes = [*notes_of_sides(sides), *settings.notes]
+    both = notes_of_sides(sides, decided=picker is not None)
+    notes = [*heard(both, picker), *settings.notes]
     return Made(settings, scenario, tables, notes, "\n# ".join(text))
 
 

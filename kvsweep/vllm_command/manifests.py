@@ -90,11 +90,35 @@ def is_manifest(text: str) -> bool:
     >>> is_manifest("apiVersion: apps/v1\nkind: Deployment\n"), is_manifest("vllm serve m")
     (True, False)
     """
-    lines = (line for line in text.splitlines() if line.strip(" \t-"))
-    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
     parts = "repository" in text and _IN_PARTS.search(text)
     keys = _TOP.search(text) or _OF_VALUES.search(text) or parts
-    return bool(keys) and _BEGIN.match(first) is not None and text[:2] != "#!"
+    return bool(keys) and begins_as_yaml(text)
+
+
+def begins_as_yaml(text: str) -> bool:
+    """Return whether a text begins with a key, as no script does."""
+    lines = (line for line in text.splitlines() if line.strip(" \t-"))
+    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
+    return _BEGIN.match(first) is not None and text[:2] != "#!"
+
+
+def starts_some(text: str, where: str) -> bool:
+    """Return whether a manifest has a container that starts a server.
+
+    Parameters
+    ----------
+    text, where
+        As `read_manifest` takes them.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    if not _OF_VALUES.search(text):
+        _refuse_templates(text, where)
+    found = _containers(_documents(text, where), where)
+    return any(each.starts_server() for each in found)
 
 
 def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
@@ -186,8 +210,7 @@ def _refuse_templates(text: str, where: str) -> None:
 def _documents(text: str, where: str) -> list[dict[str, Any]]:
     """Return the documents that may say something of a server."""
     found: list[dict[str, Any]] = []
-    before = 0
-    for part in _DOCUMENT.split(text):
+    for part, before in split_documents(text):
         if _OF_INTEREST.search(part):
             if len(part) > MAX_SCRIPT_CHARACTERS:
                 most = f"a document has at most {MAX_SCRIPT_CHARACTERS:,}"
@@ -196,8 +219,15 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
             if isinstance(document, dict):
                 listed = document.get("kind") == "List"
                 found += items(document, "items") if listed else [document]
-        before += part.count("\n")
     return found
+
+
+def split_documents(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the documents of a text, each with the lines before it."""
+    before = 0
+    for part in _DOCUMENT.split(text):
+        yield part, before
+        before += part.count("\n")
 
 
 def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Container]:

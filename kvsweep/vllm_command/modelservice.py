@@ -29,10 +29,12 @@ MOST = 100_000
 
 _NAME = re.compile(r"\{\{-?\s*\.Values\.modelArtifacts\.name\s*-?\}\}")
 _ROUTER = ("least-loaded", "nearest to a gateway that knows loads")
-_NOTE = (
-    "llm-d's scheduler is not read: it keeps prefixes where they are, as --set "
-    "cluster.routing=sticky, or scores loads, caches and prefixes, as weighted"
+NOT_READ = (
+    "llm-d's scheduler is not read: give its EndpointPickerConfig, or values, beside this file; it "
+    "keeps prefixes where they are, as --set cluster.routing=sticky, or scores loads, caches and "
+    "prefixes, as weighted"
 )
+"""What is said where the router is not given."""
 
 
 def modelservice_containers(values: dict[str, Any], where: str) -> Iterator[Container]:
@@ -58,7 +60,7 @@ def modelservice_containers(values: dict[str, Any], where: str) -> Iterator[Cont
                 text = str(error).removeprefix(f"{where}: ")
                 found = Container(where, name, [], problem=f"{where}: {text}")
             found.replicas = (count, f"{role}.replicas")
-            found.router, found.notes = _ROUTER, () if count == 1 else (_NOTE,)
+            found.router, found.notes = _ROUTER, () if count == 1 else (NOT_READ,)
             yield found
 
 

@@ -17,7 +17,10 @@ from kvsweep.sizing.settings import Served, unsupported_block
 from kvsweep.vllm_command.beside_log import told_by_log
 from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, Settings, settings_of
+from kvsweep.vllm_command.endpoint_picker import remember, route
 from kvsweep.vllm_command.known import Known
+from kvsweep.vllm_command.modelservice import NOT_READ
+from kvsweep.vllm_command.picker_config import PickerConfig
 from kvsweep.vllm_command.step_limits import fits_memory
 from kvsweep.vllm_command.text import blocks_note, check, unread_lines
 from kvsweep.vllm_command.values import Values
@@ -89,7 +92,12 @@ class Made(NamedTuple):
     text: str
 
 
-def made_of(question: Question, command: Command, overrides: Sequence[str]) -> Made:
+def made_of(
+    question: Question,
+    command: Command,
+    overrides: Sequence[str],
+    picker: PickerConfig | None = None,
+) -> Made:
     """Return what is made of the command of a server.
 
     Parameters
@@ -100,6 +108,8 @@ def made_of(question: Question, command: Command, overrides: Sequence[str]) -> M
         The command.
     overrides : sequence of str
         ``KEY=VALUE`` each, of keys that a server by itself has.
+    picker : PickerConfig or None
+        What its router does.
 
     Raises
     ------
@@ -113,11 +123,14 @@ def made_of(question: Question, command: Command, overrides: Sequence[str]) -> M
     gpu, says = _gpu(question, command, notes)
     known = Known(gpu, question.model, question.acceptance, **told, gpu_by=says)
     settings = settings_of(command, known)
+    choices = {} if picker is None else route(settings, picker, overrides)
     with said_of_the_command(command.where, question.model or command.model or ""):
         scenario, tables = checked(settings, overrides, command.where)
         fitted = _fitting(settings.served, scenario) if fits_memory(Values(command)) else None
         if fitted is not None and LONGEST not in keys:
             settings.lines.append(fitted)
+            scenario, tables = check(settings, overrides, command.where)
+        if remember(settings, choices, scenario):
             scenario, tables = check(settings, overrides, command.where)
     device = None if gpu is None else find_gpu(gpu)
     told_too = (
@@ -130,8 +143,21 @@ def made_of(question: Question, command: Command, overrides: Sequence[str]) -> M
         None if fitted else _start_note(settings.served, scenario),
         _room_note(scenario),
     )
-    notes += [*filter(None, told_too), *settings.notes, *command.notes]
+    notes += [*filter(None, told_too), *settings.notes, *heard(command.notes, picker)]
     return Made(settings, scenario, tables, notes, command.text)
+
+
+def heard(notes: Sequence[str], picker: PickerConfig | None) -> list[str]:
+    """Return notes without the one of a router that is not read, where it is.
+
+    Parameters
+    ----------
+    notes : sequence of str
+        Of a command.
+    picker : PickerConfig or None
+        What its router does.
+    """
+    return [note for note in notes if picker is None or NOT_READ not in note]
 
 
 def checked(

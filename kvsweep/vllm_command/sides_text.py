@@ -40,13 +40,15 @@ def link_asked(sides: Mapping[str, Side]) -> str:
     )
 
 
-def notes_of_sides(sides: Mapping[str, Side]) -> list[str]:
+def notes_of_sides(sides: Mapping[str, Side], *, decided: bool = False) -> list[str]:
     """Return what there is to say of the sides; what is of one is told to be of it.
 
     Parameters
     ----------
     sides : mapping of str to Side
         Both.
+    decided : bool
+        Whether it is told which requests are prefilled apart.
     """
     found: dict[str, list[str]] = {}
     for role, side in sides.items():
@@ -62,7 +64,8 @@ def notes_of_sides(sides: Mapping[str, Side]) -> list[str]:
     decider = "all requests go to a prefill instance first; a decider that lets short ones stay is "
     own = "--set cache.gpu_blocks=N takes those of their logs"
     alike = [note.replace(_BY_LOG, own) for note in both]
-    return [*apart, *alike, f"{decider}--set cluster.pd_uncached_token_threshold=N"]
+    asked = () if decided else (f"{decider}--set cluster.pd_uncached_token_threshold=N",)
+    return [*apart, *alike, *asked]
 
 
 def _of_side(note: str, role: str) -> str:

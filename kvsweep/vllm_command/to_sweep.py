@@ -15,11 +15,16 @@ from kvsweep.reading import read_text
 from kvsweep.sizing.server_log import read_log_text
 from kvsweep.vllm_command.apart import made_of_sides
 from kvsweep.vllm_command.decided import Line
+from kvsweep.vllm_command.endpoint_picker import no_server
+from kvsweep.vllm_command.helm_values import UNKNOWN
 from kvsweep.vllm_command.kinds import commands_of
 from kvsweep.vllm_command.logged import read_log
+from kvsweep.vllm_command.manifests import is_manifest
 from kvsweep.vllm_command.nixl import is_apart
 from kvsweep.vllm_command.one_server import Question, made_of
-from kvsweep.vllm_command.shell import server_of, starts_server
+from kvsweep.vllm_command.picker_config import PickerConfig
+from kvsweep.vllm_command.picker_homes import is_router_alone, picker_of
+from kvsweep.vllm_command.shell import NO_COMMAND, server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, with_set
 from kvsweep.vllm_command.words import Command, read_command
 
@@ -68,11 +73,11 @@ def answer(question: Question) -> Sweep:
     """
     if question.trace is not None and not os.path.isfile(question.trace):
         raise InputError(f"--trace: {clip(escaped(question.trace))}: no such file")
-    commands = _commands(question)
+    commands, picker = _commands(question)
     if len(commands) == 1:
-        found = made_of(question, commands[0], question.overrides)
+        found = made_of(question, commands[0], question.overrides, picker)
     else:
-        found = made_of_sides(question, commands)
+        found = made_of_sides(question, commands, picker)
     lines = with_set(found.settings, question.overrides, found.tables)
     lines = [_from(question.folder, line) for line in lines]
     trace = None if question.trace is None else _relative(question.trace, question.folder)
@@ -115,43 +120,80 @@ def _refuse_own_options(words: tuple[str, ...]) -> None:
         )
 
 
-def _commands(question: Question) -> list[Command]:
-    """Return the command that is given, of both sides if they are apart, or that of the log."""
+def _commands(question: Question) -> tuple[list[Command], PickerConfig | None]:
+    """Return the command that is given, of both sides if they are apart, or that of the log.
+
+    With it comes the configuration of the router, if a file has one.
+    """
     words = question.command
     if not words:
         if question.log is None:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
-        return [read_log(read_log_text(question.log), str(question.log))]
+        return [read_log(read_log_text(question.log), str(question.log))], None
     _refuse_own_options(words)
     several = len(words) > 1 and os.path.isfile(words[0])
     if several and not any(word[0:1] == "-" or word == "vllm" for word in words):
         return _of_files(words, question.container)
-    where, text = "the command", words[0]
+    where, text, picker = "the command", words[0], None
     if len(words) == 1 and os.path.isdir(text):
         told = "a folder: give the file that says what is started, as values.yaml of a chart"
         raise InputError(f"{clip(escaped(text))}: {told}")
     if len(words) == 1 and os.path.exists(text):
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
+        picker = picker_of([(where, text)])
+        if picker is not None and is_router_alone(text, where):
+            raise _no_server([(where, text)])
     elif len(words) == 1 and " " not in text.strip():
         name = clip(escaped(text))
         raise InputError(f"the command: no command that starts vLLM, and no file is there: {name}")
     if len(words) == 1:
-        return commands_of(text, where, question.container)
+        return commands_of(text, where, question.container), picker
     if question.container is not None:
         raise InputError(f"--container: has no effect: {where} is no manifest")
-    return [read_command(words, where)]
+    return [read_command(words, where)], None
 
 
-def _of_files(files: Sequence[str], chosen: str | None) -> list[Command]:
+def _of_files(
+    files: Sequence[str], chosen: str | None
+) -> tuple[list[Command], PickerConfig | None]:
+    """Return the commands of files, of both sides named by their files, and their router."""
+    texts = [(file, read_text(Path(file), MAX_SETTINGS_BYTES)) for file in files]
+    picker = picker_of(texts)
+    starting = [(file, text) for file, text in texts if not is_router_alone(text, file)]
+    if not starting:
+        raise _no_server(texts)
+    if len(starting) == 1:
+        file, text = starting[0]
+        return commands_of(text, file, chosen), picker
+    return _of_sides(starting, chosen), picker
+
+
+def _no_server(files: Sequence[tuple[str, str]]) -> InputError:
+    """Return the error of files that have a router alone, or what is to be said of their kind."""
+    for file, text in files:
+        try:
+            if is_manifest(text):
+                commands_of(text, file)
+        except InputError as error:
+            if not str(error).endswith((NO_COMMAND, UNKNOWN)):
+                return error
+    return no_server(escaped(files[0][0]))
+
+
+def _of_sides(files: Sequence[tuple[str, str]], chosen: str | None) -> list[Command]:
     """Return the commands of files that start the servers of both sides, named by their files."""
     if chosen is not None:
         raise InputError("--container: is of one file: give that alone")
+    each = [(file, commands_of(text, file)) for file, text in files]
     found = []
-    for file in files:
-        for command in commands_of(read_text(Path(file), MAX_SETTINGS_BYTES), file):
+    for file, commands in each:
+        for command in commands:
             if not is_apart(command):
                 told = "is no server of prefill and decode apart, with NixlConnector, of which"
-                raise InputError(f"{escaped(file)}: {told} several files are taken: give one")
+                router = ", and llm-d's router if you like"
+                raise InputError(
+                    f"{escaped(file)}: {told} several files are taken: give one{router}"
+                )
             command.name = f"{Path(file).stem}/{command.name}".rstrip("/")
             found.append(command)
     return found
