@@ -17,10 +17,24 @@ _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
 _WORDS = re.compile(r"[\w@%+=:,./ -]*")
 """Values that the shell takes as they are."""
 
+# A table of JSON, without what a shell puts in, or takes for a quote.
+_TABLE = re.compile(r"\s*\{[^$`']*\}\s*", re.DOTALL)
+# Where variables stand: in double quotes, or bare. Nothing is put in in single quotes.
+_PLACES = re.compile(
+    r"'[^']*'|\"(?P<inside>(?:\\.|[^\"\\])*)\"|\\."
+    r"|\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))",
+    re.DOTALL,
+)
+_INSIDE = re.compile(r"\\.|\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.DOTALL)
+# What a shell would take apart, or for names of files.
+_TAKEN_APART = re.compile(r"[\s*?\[]")
+_ESCAPED = re.compile(r"\\([\\\"$`])")
+
 # NAME=VALUE, as the whole of a command.
 _SETTING = re.compile(
     r"[ \t]*(?:(?:export|readonly|declare|typeset)[ \t]+(?:-\w+[ \t]+)*)?(?P<name>[A-Za-z_]\w*)="
-    r"(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\s\"'#;&|()]+))[ \t]*(?:;|&&|\r?$)"
+    r"(?:\"(?P<double>(?:\\.|[^\"\\])*)\"|'(?P<single>[^']*)'|(?P<bare>[^\s\"'#;&|()]+))"
+    r"[ \t]*(?:;|&&|\r?$)"
 )
 # From here on a line may run never, often, or elsewhere.
 _BRANCHES = re.compile(
@@ -101,10 +115,62 @@ def set_once(script: str) -> dict[str, str]:
     >>> set_once("export M=a/b\nTP=2\nif [ $1 ]; then TP=4; fi\nP=1\nvllm serve $M")
     {'M': 'a/b'}
     """
+    return _set_at_the_beginning(script)[0]
+
+
+def tables_set_once(script: str) -> dict[str, str]:
+    r"""Return the variables that a script sets once, at its beginning, to a table of JSON.
+
+    Parameters
+    ----------
+    script : str
+        Without its comments.
+
+    Examples
+    --------
+    >>> tables_set_once("KT='{\"kv_role\": 1}'; vllm serve m")
+    {'KT': '{"kv_role": 1}'}
+    """
+    return _set_at_the_beginning(script)[1]
+
+
+def put_tables_in(script: str, tables: Mapping[str, str]) -> str:
+    r"""Put tables of JSON in for variables where the shell would, as one word.
+
+    Parameters
+    ----------
+    script : str
+        A script.
+    tables : mapping of str to str
+        By name; all others stay as they are, and so does what the shell would take apart.
+
+    Examples
+    --------
+    >>> print(put_tables_in('vllm serve m --kv "$T" --kv $T', {"T": '{"a": 1}'}))
+    vllm serve m --kv "{\"a\": 1}" --kv $T
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        value = tables.get(found[1] or found[2])
+        return found[0] if value is None else re.sub(r"([\\\"])", r"\\\1", value)
+
+    def put(found: re.Match[str]) -> str:
+        if (inside := found["inside"]) is not None:
+            runs = "$(" in inside or "`" in inside
+            return found[0] if runs else f'"{_INSIDE.sub(escaped, inside)}"'
+        value = tables.get(found["braced"] or found["bare"])
+        return found[0] if value is None or _TAKEN_APART.search(value) else f"'{value}'"
+
+    return _PLACES.sub(put, script)
+
+
+def _set_at_the_beginning(script: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables that are set once, to plain words and to tables."""
     found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     used: set[str] = set()
     if runs_others(script):
-        return found
+        return found, tables
     times = times_set(script)
     joined = _GOES_ON.sub(" ", _QUOTED.sub(lambda text: text[0].replace("\n", "\0"), script))
     for line in joined.split("\n"):
@@ -116,9 +182,13 @@ def set_once(script: str) -> dict[str, str]:
             once = times[told["name"]] == 1 and told["name"] not in used
             if value and once and is_plain(value) and not _COMMAND.search(value):
                 found[told["name"]] = value
+            elif once and _TABLE.fullmatch(value) and not _COMMAND.search(value):
+                double = told["double"] is not None
+                table = _ESCAPED.sub(r"\1", value) if double else value
+                tables[told["name"]] = table.replace("\0", "\n")
             used.update(_ASKED.findall(told[0]))
         used.update(_ASKED.findall(line))
-    return found
+    return found, tables
 
 
 def _value(told: re.Match[str], known: Mapping[str, str]) -> str:

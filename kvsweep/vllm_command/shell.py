@@ -11,7 +11,7 @@ from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 from kvsweep.vllm_command.release import Release, release_of
-from kvsweep.vllm_command.set_once import put_in, set_once
+from kvsweep.vllm_command.set_once import put_in, put_tables_in, set_once, tables_set_once
 from kvsweep.vllm_command.systemd import without_what_is_taken_back
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -238,8 +238,9 @@ def _of_text(text: str, where: str) -> Iterator[_Run]:
         text = _JOINED.sub("\\\n", text)
     plain = without_comments(text)
     refuse_pieces(plain.replace("\\\n", " "), where)
-    if constants := set_once(plain):
-        text = put_in(plain, constants)
+    constants, tables = set_once(plain), tables_set_once(plain)
+    if constants or tables:
+        text = put_tables_in(put_in(plain, constants), tables)
     for line in _lines(text):
         if not ("vllm" in line or _KEPT.match(line)):
             continue

@@ -1,5 +1,7 @@
 """Variables of a script that are put in, and those that only the shell knows."""
 
+import json
+
 import pytest
 import yaml
 
@@ -7,7 +9,8 @@ from kvsweep.errors import InputError
 from kvsweep.vllm_command.kinds import command_of
 from kvsweep.vllm_command.manifests import read_manifest
 from kvsweep.vllm_command.script_defaults import with_defaults
-from kvsweep.vllm_command.set_once import set_once
+from kvsweep.vllm_command.set_once import set_once, tables_set_once
+from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import read_command
 
 
@@ -210,3 +213,57 @@ def test_comments_of_a_script_with_defaults_are_read_as_without():
     assert len(plain.notes) == 1
     assert told.notes[:1] == plain.notes
     assert with_defaults("vllm serve ${M:-a} # ${N:-b}") == ("vllm serve a # ${N:-b}", ("M",))
+
+
+TABLE = '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
+SHORT = TABLE.replace(" ", "")
+ESCAPED = TABLE.replace('"', '\\"')
+LINES = TABLE.replace(", ", ",\n ")
+
+
+@pytest.mark.parametrize(
+    ("script", "table"),
+    [
+        (f"KT='{TABLE}'\nvllm serve m --kv-transfer-config \"$KT\"", TABLE),
+        (f"KT='{TABLE}'; vllm serve m --kv-transfer-config \"${{KT}}\" -tp 2", TABLE),
+        (f'export KT="{ESCAPED}"\nvllm serve m --kv-transfer-config "$KT"', TABLE),
+        (f"KT='{SHORT}'\nvllm serve m --kv-transfer-config $KT", SHORT),
+        (f"KT='{SHORT}'\nvllm serve m --kv-transfer-config=${{KT}}", SHORT),
+        (f"KT='{TABLE}'\nvllm serve m \"--kv-transfer-config=$KT\"", TABLE),
+        ("C=NixlConnector\n" + f'KT="{ESCAPED.replace("NixlConnector", "$C")}"\n'
+         'vllm serve m --kv-transfer-config "$KT"', TABLE),
+        (f"KT='{LINES}'\nvllm serve m --kv-transfer-config \"$KT\"", LINES),
+        (f"KT='{TABLE}'\nsh -c \"vllm serve m --kv-transfer-config '$KT'\"", TABLE),
+    ],
+)  # fmt: skip
+def test_a_variable_may_hold_a_table_of_json(script, table):
+    found = {option.name: value for option, value in read_command([script]).values.items()}
+    assert (
+        found["--kv-transfer-config"] == table
+        or json.loads(table) == (found["--kv-transfer-config"])
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"KT='{TABLE}'\nvllm serve m --kv-transfer-config $KT",  # the shell takes it apart
+        f"KT='{TABLE}'\nKT='{{}}'\nvllm serve m --kv-transfer-config \"$KT\"",
+        f"if true; then\nKT='{TABLE}'\nfi\nvllm serve m --kv-transfer-config \"$KT\"",
+        f"source env.sh\nKT='{TABLE}'\nvllm serve m --kv-transfer-config \"$KT\"",
+        'KT="{\\"kv_connector\\": \\"$1\\"}"\nvllm serve m --kv-transfer-config "$KT"',
+        'KT=\'{"a": $(date)}\'\nvllm serve m --kv-transfer-config "$KT"',
+        f"vllm serve m --kv-transfer-config \"$KT\"\nKT='{TABLE}'",
+    ],
+)
+def test_a_table_that_may_be_another_one_is_asked_for(script):
+    with pytest.raises(InputError, match=r"--kv-transfer-config: \$\S*: a variable of the shell"):
+        Values(read_command([script])).table("kv-transfer-config")
+
+
+def test_single_quotes_take_no_tables():
+    script = f"KT='{TABLE}'\nvllm serve m --served-model-name '$KT' --seed 1"
+    found = {option.name: value for option, value in read_command([script]).values.items()}
+    assert found["--served-model-name"] == ["$KT"]
+    assert set_once(script) == {}
+    assert tables_set_once(script) == {"KT": TABLE}
