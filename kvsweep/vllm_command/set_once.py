@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-# Outside of single quotes.
-_USED = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)", re.DOTALL)
+# In double quotes, and bare. Nothing is put in in single quotes, unless these are in double ones.
+_IN_DOUBLE = r"\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)"
+_WITHIN = re.compile(_IN_DOUBLE, re.DOTALL)
+_USED = re.compile(rf"{_IN_DOUBLE}|'[^']*'|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
 # What gives a variable a value: N=1, N+=1, ((N*=2)), for N in, read N, unset N. --n=1 does not.
 _GIVEN = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)(?:[-+*/%]?=|\+\+)")
 _TAKEN = re.compile(
@@ -97,7 +99,10 @@ def put_in(script: str, values: Mapping[str, str]) -> str:
     def put(found: re.Match[str]) -> str:
         return values.get(found[1] or found[2], found[0])
 
-    return _USED.sub(put, script)
+    def place(found: re.Match[str]) -> str:
+        return put(found) if found[3] is None else f'"{_WITHIN.sub(put, found[3])}"'
+
+    return _USED.sub(place, script)
 
 
 def set_once(script: str) -> dict[str, str]:
@@ -195,4 +200,6 @@ def _value(told: re.Match[str], known: Mapping[str, str]) -> str:
     """Return what is set, with values of others put in."""
     if told["single"] is not None:
         return told["single"]
-    return put_in(told["double"] or told["bare"] or "", known)
+    if told["double"] is not None:
+        return put_in(f'"{told["double"]}"', known)[1:-1]
+    return put_in(told["bare"], known)

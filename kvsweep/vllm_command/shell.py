@@ -42,8 +42,10 @@ _STREAM = re.compile(r"(?:\d+|&)?(?:>>?|<)(?:&\d|[ \t]*[^\s;&|]+)")
 # NAME=(vllm serve ...), over lines.
 _ARRAY = re.compile(r"=\([^()]*\)")
 _END = re.compile(r"\n|[;()]|&&|\|\||\||&")
-# Outside of single quotes.
-_DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
+# Outside of single quotes, unless these are in double ones.
+_IN_DOUBLE = r"\\.|\$(?=[\w{(@*])|`"
+_WITHIN = re.compile(_IN_DOUBLE, re.DOTALL)
+_DOLLAR = re.compile(rf"'[^']*'|\"(?:\\.|[^\"\\])*\"|{_IN_DOUBLE}", re.DOTALL)
 _RUN = ("run", "create")
 # What may stand before a program: `if ! pgrep ...`, `sudo pkill ...`.
 _BEFORE = ("if", "while", "until", "then", "do", "else", "!", "sudo", "exec")
@@ -311,7 +313,14 @@ def _uncommented(found: re.Match[str]) -> str:
 
 
 def _mark(found: re.Match[str]) -> str:
+    if found[0][0] == '"':
+        return f'"{_WITHIN.sub(_mark_within, found[0][1:-1])}"'
     return VARIABLE if found[0] in "$`" else found[0]
+
+
+def _mark_within(found: re.Match[str]) -> str:
+    """Mark what is in double quotes; `shlex` would keep backslashes before dollars there."""
+    return found[0][1] if found[0] in ("\\$", "\\`") else _mark(found)
 
 
 def _only_named(words: list[str]) -> bool:

@@ -267,3 +267,42 @@ def test_single_quotes_take_no_tables():
     assert found["--served-model-name"] == ["$KT"]
     assert set_once(script) == {}
     assert tables_set_once(script) == {"KT": TABLE}
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ("\"'$M'\"", "'v'"),
+        ('"it\'s $M" --seed 1 --chat-template "it\'s"', "it's v"),
+        ("'say \"$M\"'", 'say "$M"'),
+        ('"\\$M"', "$M"),
+        ('"a \\"$M\\" b"', 'a "v" b'),
+    ],
+)
+def test_quotes_are_those_of_the_shell(words, read):
+    """Single quotes in double ones are letters, and so was what stood between two of them."""
+    found = read_command([f"M=v\nvllm serve m --served-model-name {words}"])
+    assert {option.name: value for option, value in found.values.items()}[
+        "--served-model-name"
+    ] == [read]
+
+
+@pytest.mark.parametrize(
+    ("script", "read"),
+    [
+        ("TP=4\nbash -c \"vllm serve m -tp '$TP'\"", "vllm serve m -tp 4"),
+        ('bash -c "TP=4; vllm serve m -tp \\$TP"', "vllm serve m -tp 4"),
+        ('bash -c "vllm serve m -tp \\$TP"', None),
+        ("bash -c \"vllm serve m -tp '$TP'\"", None),
+        ('vllm serve "it\'s" -tp $TP --chat-template "it\'s"', None),
+    ],
+)
+def test_variables_in_quotes_of_both_kinds_are_put_in_or_asked_for(script, read):
+    """They were taken as they are written."""
+    if read is not None:
+        assert read_command([script]).text == read
+    else:
+        with pytest.raises(
+            InputError, match=r"-tp: .*a variable of the shell|-size: .*a variable of"
+        ):
+            Values(read_command([script])).whole("tensor-parallel-size")
