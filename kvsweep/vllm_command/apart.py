@@ -15,7 +15,6 @@ from kvsweep.vllm_command.one_server import Made, Question, checked, heard, made
 from kvsweep.vllm_command.picker_config import PickerConfig
 from kvsweep.vllm_command.sides import Side, joined
 from kvsweep.vllm_command.sides_text import link_asked, notes_of_sides
-from kvsweep.vllm_command.text import check
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
@@ -69,7 +68,7 @@ def made_of_sides(
     with said_of_the_command(where, question.model or commands[0].model or ""):
         scenario, tables = checked(settings, overrides, where)
         if remember(settings, choices, scenario):
-            scenario, tables = check(settings, overrides, where)
+            scenario, tables = checked(settings, overrides, where)
     text = [f"{role}: {side.command.text}" for role, side in sides.items()]
     both = notes_of_sides(sides, decided=picker is not None)
     notes = [*heard(both, picker), *settings.notes]

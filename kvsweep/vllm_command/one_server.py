@@ -131,7 +131,7 @@ def made_of(
             settings.lines.append(fitted)
             scenario, tables = check(settings, overrides, command.where)
         if remember(settings, choices, scenario):
-            scenario, tables = check(settings, overrides, command.where)
+            scenario, tables = checked(settings, overrides, command.where)
     device = None if gpu is None else find_gpu(gpu)
     told_too = (
         blocks_note(scenario),
@@ -180,7 +180,8 @@ def checked(
     scenario, tables = check(settings, overrides, where)
     if idle := unread_lines(settings, scenario):  # vLLM takes them, a sweep's file does not
         settings.lines = [line for line in settings.lines if line not in idle]
-        settings.notes.append(f"without effect here: {', '.join(line.why for line in idle)}")
+        if options := [line.why for line in idle if line.why.startswith("--")]:
+            settings.notes.append(f"without effect here: {', '.join(options)}")
         scenario, tables = check(settings, overrides, where)
     return scenario, tables
 

@@ -92,7 +92,9 @@ def check(
 
 
 def unread_lines(settings: Settings, scenario: Scenario) -> list[Line]:
-    """Return the lines of options that decide nothing beside the others.
+    """Return the lines of options, and of a cluster, that decide nothing beside the others.
+
+    With ``--set`` a cluster may have one server, or pools with routings of their own.
 
     Parameters
     ----------
@@ -104,7 +106,8 @@ def unread_lines(settings: Settings, scenario: Scenario) -> list[Line]:
     return [
         line
         for line in settings.lines
-        if line.why.startswith("--") and unread(scenario, tuple(line.key.split("."))) is not None
+        if (line.why.startswith("--") or line.key.startswith("cluster."))
+        and unread(scenario, tuple(line.key.split("."))) is not None
     ]
 
 

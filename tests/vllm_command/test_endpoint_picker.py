@@ -781,3 +781,34 @@ def test_what_the_router_counts_and_knows_otherwise(taken):
     assert any("knows the first 4,096 tokens of a prompt" in note for note in notes)
     assert any("not known here, and in no profile: x-producer" in note for note in notes)
     assert not any("knows the first" in note for note in taken(deployment(), sticky()).notes)
+
+
+@pytest.mark.parametrize(
+    ("servers", "given", "told"),
+    [
+        (deployment(), ["cluster.instances=1"], {"instances": 1}),
+        (sides(2, 1), [LINK, "cluster.prefill.routing=sticky"],
+         {"prefill": {"instances": 2, "routing": "sticky"}, "decode": {"instances": 1}}),
+        (sides(), [LINK, "cluster.prefill.instances=1", "cluster.decode.instances=1"],
+         {"prefill": {"instances": 1}, "decode": {"instances": 1}}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("router", [None, OWN, apart()])
+def test_a_routing_that_decides_nothing_is_left_out(taken, tmp_path, servers, given, told, router):
+    """With --set there may be one server, or pools with their own; the file was refused."""
+    if router is not None and (router is OWN) == isinstance(servers, list):
+        router = None
+    files = [servers] if router is None else [servers, router]
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,5\n1,200,5\n")
+    trace = str(tmp_path / "t.csv")
+    found = taken(*files, overrides=given, trace=trace, folder=tmp_path)
+    (tmp_path / "s.toml").write_text(found.text)
+    load_sweep(tmp_path / "s.toml")
+    rest = ("kv_lease_us", "kv_transfer_bandwidth")
+    assert {key: it for key, it in cluster(found).items() if key not in rest} == told
+
+
+def test_scorers_without_an_index_need_none(taken):
+    blend = config(SCORERS, {"default": WEIGHTS})
+    found = cluster(taken(deployment(), blend, overrides=["cluster.scorers={queue-depth=1}"]))
+    assert found == {"instances": 4, "routing": "weighted", "scorers": {"queue-depth": 1}}
