@@ -30,6 +30,7 @@ from kvsweep.files import written
         "kvsweep from-vllm --gpu h200 --set cluster.kv_transfer_bandwidth=0.3 prefill.sh decode.sh",
         "kvsweep from-vllm rayservice.yaml",
         "kvsweep from-vllm --gpu h100 --container llama3 helm-values.yaml",
+        "kvsweep from-vllm --gpu h200 ms-values.yaml router-values.yaml",
     ),
 )
 @click.option("--gpu", metavar="NAME|SIZE", help="The GPU, or its memory: as of `kvsweep blocks`.")
@@ -74,8 +75,8 @@ def from_vllm(
     `docker run ... vllm/vllm-openai`; FILE is a script or a Dockerfile that has one of these, a
     manifest of Kubernetes, KServe, Docker Compose or Ray Serve, or values of a Helm chart that
     starts vLLM. Files that start servers of both sides are one cluster with prefill and decode
-    apart. Each key says which option decides it; options that decide what is not simulated are
-    refused. docs/from-vllm.md
+    apart; a file beside them may have the configuration of llm-d's router. Each key says which
+    option decides it; options that decide what is not simulated are refused. docs/from-vllm.md
     """
     from kvsweep.vllm_command.one_server import Question
     from kvsweep.vllm_command.to_sweep import answer

@@ -19,7 +19,7 @@ from kvsweep.vllm_command.yaml_text import parse_yaml
 # Not in a comment; a text of several lines may be one in quotes.
 _TEXT = re.compile(rf"^(?![ \t]*#).*kind\\?[\"']?[ \t]*:[ \t]*\\?[\"']?{KIND}\b", re.MULTILINE)
 _VALUES = re.compile(
-    r"^(?![ \t]*#).*plugins(?:ConfigFile|CustomConfig)\\?[\"']?[ \t]*:", re.MULTILINE
+    r"^(?![ \t]*#).*plugins(?:ConfigFile|CustomConfig|Config)\\?[\"']?[ \t]*:", re.MULTILINE
 )
 _FLAG = re.compile(r"--?config-?(file|text)(?:=(.*))?", re.DOTALL | re.IGNORECASE)
 _OF_INTEREST = re.compile(rf"{KIND}|plugins(?:Config|Custom)|config-?file", re.IGNORECASE)

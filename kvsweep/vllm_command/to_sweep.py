@@ -162,6 +162,10 @@ def _of_files(
     starting = [(file, text) for file, text in texts if not is_router_alone(text, file)]
     if not starting:
         raise _no_server(texts)
+    if picker is None and len(starting) < len(texts):
+        empty = next(file for file, text in texts if (file, text) not in starting)
+        told = "has a key of llm-d's router, and no configuration: give EndpointPickerConfig"
+        raise InputError(f"{escaped(empty)}: {told}, or leave the file out")
     if len(starting) == 1:
         file, text = starting[0]
         return commands_of(text, file, chosen), picker

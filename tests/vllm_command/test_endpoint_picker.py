@@ -359,6 +359,7 @@ OTHER = config(["random-picker"], {"default": ["random-picker"]})
         [deployment(), {"inferenceExtension": values("e", e=OWN)["router"]["epp"]}],
         [deployment(), {"inferencePool": values("e", e=OWN)["router"]["epp"]}],
         [deployment(), {"router": {"epp": {"pluginsConfig": OWN}}}],
+        [deployment(), {"router": {"epp": {"pluginsConfig": {"plugins": OWN["plugins"]}}}}],
         [deployment(), OWN, {**OWN, "apiVersion": "llm-d.ai/v1alpha1"}],
         [deployment(), json.dumps(OWN)],
         [deployment(), "# of the router\n" + yaml.safe_dump(OWN)],
@@ -812,3 +813,8 @@ def test_scorers_without_an_index_need_none(taken):
     blend = config(SCORERS, {"default": WEIGHTS})
     found = cluster(taken(deployment(), blend, overrides=["cluster.scorers={queue-depth=1}"]))
     assert found == {"instances": 4, "routing": "weighted", "scorers": {"queue-depth": 1}}
+
+
+def test_values_without_a_configuration_are_not_left_out_in_silence(taken):
+    text = refused(taken, deployment(), {"router": {"epp": {"pluginsCustomConfig": {}}}})
+    assert "1.yaml: has a key of llm-d's router, and no configuration" in text
