@@ -13,7 +13,7 @@ from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.containers import table
 from kvsweep.vllm_command.manifests import begins_as_yaml, is_manifest, split_documents, starts_some
-from kvsweep.vllm_command.picker_config import KIND, PickerConfig, read_config
+from kvsweep.vllm_command.picker_config import KIND, REMEDY, PickerConfig, read_config
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 # Not in a comment; a text of several lines may be one in quotes.
@@ -90,13 +90,15 @@ def is_router_alone(text: str, where: str) -> bool:
     return tells_router(text) and not (is_manifest(text) and starts_some(text, where))
 
 
-def picker_of(files: Sequence[tuple[str, str]]) -> PickerConfig | None:
+def picker_of(files: Sequence[tuple[str, str]], *, routed: bool = False) -> PickerConfig | None:
     """Return the configuration of a router that files have; None: they have none.
 
     Parameters
     ----------
     files : sequence of tuple of str
         Names and texts.
+    routed : bool
+        Whether the routing is given besides: of several configurations none is read then.
 
     Raises
     ------
@@ -110,8 +112,10 @@ def picker_of(files: Sequence[tuple[str, str]]) -> PickerConfig | None:
     taken = _taken(found)
     for where, _, config in taken[1:]:
         if _bare(config) != _bare(taken[0][2]):
+            if routed:
+                return None
             told = f"another {KIND} than {taken[0][0]}; a cluster has one: give the one that holds"
-            raise InputError(f"{where}: {told}")
+            raise InputError(f"{where}: {told}, or {REMEDY}")
     return read_config(taken[0][2], taken[0][0]) if taken else None
 
 

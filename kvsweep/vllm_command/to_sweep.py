@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config import Scenario
+from kvsweep.config.compose import parse_override
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
 from kvsweep.sizing.server_log import read_log_text
 from kvsweep.vllm_command.apart import made_of_sides
 from kvsweep.vllm_command.decided import Line
-from kvsweep.vllm_command.endpoint_picker import no_server
+from kvsweep.vllm_command.endpoint_picker import ROUTING, no_server
 from kvsweep.vllm_command.helm_values import UNKNOWN
 from kvsweep.vllm_command.kinds import commands_of
 from kvsweep.vllm_command.logged import read_log
@@ -133,14 +134,14 @@ def _commands(question: Question) -> tuple[list[Command], PickerConfig | None]:
     _refuse_own_options(words)
     several = len(words) > 1 and os.path.isfile(words[0])
     if several and not any(word[0:1] == "-" or word == "vllm" for word in words):
-        return _of_files(words, question.container)
+        return _of_files(words, question)
     where, text, picker = "the command", words[0], None
     if len(words) == 1 and os.path.isdir(text):
         told = "a folder: give the file that says what is started, as values.yaml of a chart"
         raise InputError(f"{clip(escaped(text))}: {told}")
     if len(words) == 1 and os.path.exists(text):
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
-        picker = picker_of([(where, text)])
+        picker = picker_of([(where, text)], routed=_is_routed(question))
         if picker is not None and is_router_alone(text, where):
             raise _no_server([(where, text)])
     elif len(words) == 1 and " " not in text.strip():
@@ -154,15 +155,16 @@ def _commands(question: Question) -> tuple[list[Command], PickerConfig | None]:
 
 
 def _of_files(
-    files: Sequence[str], chosen: str | None
+    files: Sequence[str], question: Question
 ) -> tuple[list[Command], PickerConfig | None]:
     """Return the commands of files, of both sides named by their files, and their router."""
+    chosen = question.container
     texts = [(file, read_text(Path(file), MAX_SETTINGS_BYTES)) for file in files]
-    picker = picker_of(texts)
+    picker = picker_of(texts, routed=_is_routed(question))
     starting = [(file, text) for file, text in texts if not is_router_alone(text, file)]
     if not starting:
         raise _no_server(texts)
-    if picker is None and len(starting) < len(texts):
+    if picker is None and len(starting) < len(texts) and not _is_routed(question):
         empty = next(file for file, text in texts if (file, text) not in starting)
         told = "has a key of llm-d's router, and no configuration: give EndpointPickerConfig"
         raise InputError(f"{escaped(empty)}: {told}, or leave the file out")
@@ -170,6 +172,11 @@ def _of_files(
         file, text = starting[0]
         return commands_of(text, file, chosen), picker
     return _of_sides(starting, chosen), picker
+
+
+def _is_routed(question: Question) -> bool:
+    """Return whether ``--set`` gives the routing."""
+    return any(parse_override(text)[0] == ROUTING for text in question.overrides)
 
 
 def _no_server(files: Sequence[tuple[str, str]]) -> InputError:

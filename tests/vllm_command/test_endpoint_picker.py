@@ -422,6 +422,17 @@ def test_two_different_ones_are_refused(taken):
     told = refused(taken, deployment(), OWN, OTHER)
     assert "2.yaml: another EndpointPickerConfig than " in told
     assert "1.yaml" in told
+    assert told.endswith("--set cluster.routing=... is taken instead of the router's file")
+    found = taken(deployment(), OWN, OTHER, overrides=["cluster.routing=sticky"])
+    assert cluster(found)["routing"] == "sticky"
+    both = [
+        deployment(2, name="a"),
+        config_map(a=OWN),
+        deployment(3, name="b"),
+        config_map(b=OTHER),
+    ]
+    given = {"overrides": ["cluster.routing=sticky"], "container": "b"}
+    assert cluster(taken(both, **given)) == {"instances": 3, "routing": "sticky"}
 
 
 @pytest.mark.parametrize("alone", [OWN, config_map(e=OWN), values("e", e=OWN), [OWN, epp()]])
