@@ -475,3 +475,38 @@ model = "llama-3.1-8b/h100/tp2"
     usual = text.replace("60_000_000", "30_000_000").replace("recompute", "fail")
     notes = served_by(tmp_path, usual).notes
     assert not any("kv_lease" in note or "failure" in note for note in notes)
+
+
+def told_connectors(notes):
+    """Return the configuration of the connectors of each role."""
+    found = {}
+    for note in notes:
+        role, _, rest = note.partition(": add --kv-transfer-config '")
+        if rest:
+            found[role] = json.loads(rest.rpartition("'")[0])
+    return found
+
+
+def test_a_tier_beside_prefill_and_decode_apart_is_a_connector_behind_the_link(tmp_path):
+    """--kv-offloading-size would take the place of NixlConnector."""
+    model = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\n'
+    cache = '[cache]\ngpu_blocks = 4000\ncpu_blocks = 20000\noffload = "vllm"\nlink = "pcie5-x16"\n'
+    more = 'offload_eviction = "arc"\noffload_block_factor = 2\n'
+    cluster = "[cluster]\nkv_transfer_bandwidth = 1.0\nkv_lease_us = 60_000_000\n"
+    cluster += "prefill = { instances = 1 }\ndecode = { instances = 1, cpu_blocks = 0 }\n"
+    found = served_by(tmp_path, model + cache + more + cluster)
+    assert "--kv-offloading-size" not in found.command
+    assert not any("to be set in kv_connector_extra_config" in note for note in found.notes)
+    told = told_connectors(found.notes)
+    link = {"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}
+    lease = {"kv_connector_extra_config": {"kv_lease_duration": 60}}
+    assert told["decode"] == link | lease
+    first, second = told["prefill"]["kv_connector_extra_config"]["connectors"]
+    assert told["prefill"]["kv_connector"] == "MultiConnector"
+    assert first == link | lease | {"kv_role": "kv_producer"}
+    assert second["kv_connector"] == "OffloadingConnector"
+    assert second["kv_connector_extra_config"] == {
+        "cpu_bytes_to_use": 20000 * 2 * 16 * 131072,  # chunks of two blocks, of both GPUs
+        "blocks_per_chunk": 2,
+        "eviction_policy": "arc",
+    }

@@ -306,3 +306,111 @@ def test_shares_of_drafts_are_of_the_side_that_drafts():
     assert found.scenario.engine.drafts == 2
     with pytest.raises(InputError, match="--acceptance: has no effect"):
         taken(script(), acceptance=(0.5,))
+
+
+OFFLOAD = {
+    "kv_connector": "OffloadingConnector",
+    "kv_role": "kv_both",
+    "kv_connector_extra_config": {"cpu_bytes_to_use": 10**11},
+}
+NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+TIER = "cache.link=pcie5-x16"
+
+
+def several(role, *connectors, **more):
+    """Return a line of a script that starts a server with several connectors."""
+    table = {
+        "kv_connector": "MultiConnector",
+        "kv_role": role,
+        "kv_connector_extra_config": {"connectors": list(connectors)},
+        **more,
+    }
+    return f"vllm serve {LLAMA} --kv-transfer-config '{json.dumps(table)}' &"
+
+
+def both(prefill, decode):
+    """Return a script of two lines."""
+    return f"#!/bin/sh\n{prefill}\n{decode}\nwait\n"
+
+
+def halved(**more):
+    """Return the configuration of a tier of half of the bytes."""
+    extra = {"cpu_bytes_to_use": 5 * 10**10, **more}
+    return OFFLOAD | {"kv_connector_extra_config": extra}
+
+
+def tiers(text, *overrides):
+    """Return the blocks of the CPU tier of each side."""
+    return [pool.cpu_blocks for pool in fleet(taken(text, TIER, *overrides).scenario)]
+
+
+def test_a_tier_beside_the_link_is_of_the_side_that_has_it():
+    prefill = several("kv_producer", NIXL, OFFLOAD)
+    decode = several("kv_consumer", NIXL, OFFLOAD)
+    assert tiers(both(prefill, decode)) == [47683, 47683]
+    assert tiers(both(prefill, serve(role="kv_consumer"))) == [47683, 0]
+    assert tiers(both(serve(role="kv_producer"), decode)) == [0, 47683]
+    assert tiers(both(prefill, several("kv_consumer", NIXL, halved()))) == [47683, 23841]
+    found = taken(both(prefill, serve(role="kv_consumer")), TIER)
+    assert cluster(found)["decode"] == {"instances": 1, "cpu_blocks": 0}
+    assert tomllib.loads(found.text)["cache"]["offload"] == "vllm"
+
+
+def test_a_server_is_told_of_its_role_by_either_connector():
+    prefill = several("kv_both", NIXL | {"kv_role": "kv_producer"}, OFFLOAD)
+    decode = several("kv_both", NIXL | {"kv_role": "kv_consumer"}, halved())
+    assert tiers(both(decode, prefill)) == [47683, 23841]
+
+
+def test_a_prefill_instance_may_ask_its_tier_first():
+    prefill = several("kv_producer", OFFLOAD, NIXL)
+    assert tiers(both(prefill, several("kv_consumer", NIXL, OFFLOAD))) == [47683, 47683]
+
+
+LMCACHE = {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "told"),
+    [
+        (
+            several("kv_producer", NIXL, OFFLOAD),
+            several("kv_consumer", OFFLOAD, NIXL),
+            "OffloadingConnector before NixlConnector: a decode instance would load from its tier",
+        ),
+        (
+            several("kv_producer", NIXL, LMCACHE),
+            several("kv_consumer", NIXL),
+            "'LMCacheConnectorV1' beside NixlConnector is not simulated; leave it out",
+        ),
+        (
+            several("kv_producer", NIXL, OFFLOAD, OFFLOAD),
+            several("kv_consumer", NIXL),
+            "two connectors of a kind",
+        ),
+        (
+            several("kv_producer", NIXL | {"kv_rol": 1}),
+            several("kv_consumer", NIXL),
+            "kv_rol: no key of vLLM's; did you mean 'kv_role'?",
+        ),
+        (
+            several("kv_producer", NIXL, OFFLOAD),
+            several("kv_consumer", NIXL, halved(offload_prompt_only=False)),
+            "cache.offload_prompt_only: not given of prefill, false",
+        ),
+        (
+            several("kv_producer", NIXL, OFFLOAD),
+            several("kv_consumer", {"kv_connector": "NixlConnector"}),
+            "kv_role: missing; vLLM takes kv_producer where it prefills",
+        ),
+        (
+            several("kv_producer", NIXL, OFFLOAD, kv_load_failure_policy="recompute"),
+            several("kv_consumer", NIXL, OFFLOAD, kv_load_failure_policy="recompute"),
+            "with cluster.kv_load_failure_policy = 'recompute' there is only cpu_blocks = 0",
+        ),
+    ],
+)
+def test_connectors_that_are_not_simulated_are_refused(prefill, decode, told):
+    with pytest.raises(InputError) as caught:
+        taken(both(prefill, decode), TIER)
+    assert told in str(caught.value)
