@@ -94,6 +94,7 @@ LANE_FIELDS = (
     Field("connects", u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("unconnected", u8, "1", "1 if there is none, and extents stand for blocks"),
     Field("moves", u8, "1", "1 if there is such a tier, and each block has an identity"),
+    Field("bare", u8, "1", "1 if there is none here, but elsewhere in the cluster"),
     Field("counts", u8, "1", "1 if decoding requests are counted where requests are explicit"),
     Field("by_phase", u8, "1", "1 if the blocks that they take are counted, too"),
     Field("volatile", u8, "1", "1 if the last chunk of a decode may change: it is not stored yet"),
@@ -175,7 +176,7 @@ SPARSE = ("sparse",)
 DRAFTS = ("drafts", "slot", "ahead", "drops_last")
 PIPELINE = ("stages", "fair_share")
 APART = ("disaggregated", "role")
-MOVES = ("moves",)
+MOVES = ("moves", "bare")
 NO_MOVES = ("by_phase",)
 EXPLICIT = (
     "explicit",

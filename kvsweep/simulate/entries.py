@@ -110,11 +110,11 @@ ALL: tuple[Entry, ...] = (
     Entry(
         engine.run_apart_moving,
         (
-            *(*NO_EXPLICIT, *CONNECTOR, *PIPELINE),
+            *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE),
             *_rare_but("concurrency", "lease", "reach", "first_steps"),
         ),
         'first run with offload = "vllm", and prefill and decode apart',
-        more=40,
+        more=100,
     ),
     Entry(
         engine.run_moving_states,
@@ -187,7 +187,6 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
         engine.pipeline_parallel_size > 1,
         any(group.kind == "state" for group in cache.groups),
         scenario.cluster.prefill_instances,
-        any(pool.cpu_blocks == 0 for pool in fleet(scenario)),
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
         bool(scenario.latency.window) or any(pool.window for pool in fleet(scenario)),

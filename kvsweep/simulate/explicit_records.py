@@ -61,7 +61,7 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
 def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[str, Any]:
     """Return what a CPU tier as vLLM has it is like where requests are explicit."""
     found: dict[str, Any] = {"counts": explicit, "by_phase": explicit, "moves": 0}
-    found |= {"volatile": 0, "stores_some": 0, "stored_every": 0}
+    found |= {"bare": 0, "volatile": 0, "stores_some": 0, "stored_every": 0}
     if not explicit or not connects:
         return found
     cache, speculative = scenario.cache, scenario.engine.speculative
@@ -70,7 +70,7 @@ def _moving_fields(scenario: Scenario, explicit: bool, connects: bool) -> dict[s
     return found | {
         "connects": 0,
         "counts": scenario.engine.drafts == 0,
-        "by_phase": any(pool.cpu_blocks == 0 for pool in fleet(scenario)),
+        "by_phase": 0,
         "moves": 1,
         "tier_records": 0,
         "volatile": eagle and scenario.engine.drafts > 0,

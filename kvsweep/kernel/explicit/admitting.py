@@ -187,6 +187,28 @@ def _passes(inp, ws, lane, inst, engine, r):
 
 
 @leaf
+def _look_up(inp, ws, lane, inst, request, state, s, apart):
+    """Find what the head hits; and, beside states, what it goes on from if it pulls the rest.
+
+    Returns
+    -------
+    hits, unused, used : int
+        As `find_hits` has them.
+    begun : int
+        Behind how many of the hits there is a state; NONE: there is nothing to pull, or no state.
+    """
+    if lane["states"] and apart and not lane["moves"]:
+        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
+        if lacks(lane, state, hits):
+            return hits, np.int64(0), np.int64(0), begun
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
+    begun = np.int64(NONE)
+    if lane["states"] and lane["moves"] and apart and lacks(lane, state, hits):
+        begun = np.int64(hits)
+    return hits, unused, used, begun
+
+
+@leaf
 def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Try the head of the waiting list; return whether the next one is tried too."""
     r = waiting.first_waiting(ws, lane, inst)
@@ -196,21 +218,15 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     s = engine["state_lo"] + r
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
-    if lane["states"] and apart and not lane["moves"]:
-        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
-        if lacks(lane, state, hits):
-            return pull_beside_states(
-                inp, ws, out, lane, inst, tally, index, engine, r, hits, begun
-            )
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
+    hits, unused, used, begun = _look_up(inp, ws, lane, inst, request, state, s, apart)
     if lane["moves"]:
         tokens = ask(inp, ws, out, lane, inst, tally, index, engine, r, hits)
         if tokens == LATER:
             return True
         if tokens > 0 and not apart:  # who pulls is asked before
             return load(inp, ws, out, lane, inst, tally, index, engine, r, hits, tokens)
-        if lane["states"] and apart and lacks(lane, state, hits):
-            return pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r, hits, hits)
+    if lane["states"] and begun != NONE:
+        return pull_beside_states(inp, ws, out, lane, inst, tally, index, engine, r, hits, begun)
     if apart and not lane["states"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     admitted = _admit_head(

@@ -38,13 +38,12 @@ def _apply_step_times(own, pool):
 
 
 @leaf
-def _apply_tier(lane, own, pool):
+def _apply_tier(own, pool):
     """Let the LANE record of an instance have the CPU tier of its pool, of which some have none."""
     bare = pool["cpu_blocks"] == 0
     own["cpu_blocks"] = pool["cpu_blocks"]
     own["moves"] = not bare
-    own["by_phase"] = bare
-    own["counts"] = bare or lane["drafts"] == 0
+    own["bare"] = bare
 
 
 @leaf
@@ -124,7 +123,7 @@ def begin_explicit(inp, ws, lane):
             left -= 1
             _apply_pool(own, inp.pools[pool])
             if lane["moves"]:
-                _apply_tier(lane, own, inp.pools[pool])
+                _apply_tier(own, inp.pools[pool])
         inst["free"] = own["gpu_blocks"]
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]

@@ -29,7 +29,7 @@ from .due import (
     served,
     this_phase,
 )
-from .from_tier import has_blocks, next_at_tier, serve_due
+from .from_tier import block_by_block, has_blocks, next_block, serve_due
 from .in_turn import take_in_turn, takes_turns
 from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
@@ -68,9 +68,8 @@ def _add_context(lane, inst, engine, state):
 def _expect(inp, ws, lane, inst, request, state, s, place):
     """Note when a request without drafts that is counted from now on is due."""
     ws.due[place] = next_due(ws, lane, request, state, s, inst["step"])
-    if lane["moves"]:
-        at_tier = next_at_tier(lane, state, ws.offers[s], inst["step"])
-        ws.due[place] = min(ws.due[place], at_tier)
+    if block_by_block(lane):
+        ws.due[place] = min(ws.due[place], next_block(ws, lane, state, s, inst["step"]))
     if lane["by_phase"]:
         ws.phases[phase_of(lane, inst, state)] += 1
         enlist(inp, ws, lane, inst, state, s)
@@ -225,10 +224,10 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     if lane["async_scheduling"]:
         ending, spared, _ = count_ending(inp, ws, lane, inst, tally, engine, first, last)
     fits = _may_go_on(ws, lane, inst, engine, engine["counted"] - ending)
-    if lane["moves"]:
+    if block_by_block(lane):
         fits = fits and has_blocks(inp, ws, lane, inst, tally, engine, first, last)
     if fits:
-        if lane["moves"]:
+        if block_by_block(lane):
             serve_due(inp, ws, lane, inst, tally, engine, first, last)
         elif lane["by_phase"]:
             _give_blocks(inp, ws, out, lane, inst, tally, index, engine, first, last, spared)

@@ -1,7 +1,8 @@
 """Who is counted beside a CPU tier where each block has an identity (moving/): what is due of it.
 
-Nothing is counted by phase there: who takes a block, whose window leaves one, or who has filled a
-chunk to store is due. Of a step that may lack blocks nobody is counted.
+Likewise at an instance that has none, where others of the cluster have one. Nothing is counted by
+phase there: who takes a block, whose window leaves one, or who has filled a chunk to store is due.
+Of a step that may lack blocks nobody is counted.
 """
 
 import numpy as np
@@ -15,14 +16,23 @@ from .tables import allocate
 
 
 @leaf
-def next_at_tier(lane, state, offers, step):
+def block_by_block(lane):
+    """Return whether who is counted is due with each block: there is a tier, or elsewhere."""
+    return lane["moves"] != 0 or lane["bare"] != 0
+
+
+@leaf
+def next_block(ws, lane, state, s, step):
     """Return the next step at which a request, up to date at `step`, takes a block.
 
     Or a window of it leaves one, or it has a chunk to store.
     """
     takes = np.int64(state["room"]) - state["computed"]
     leaves = np.int64(state["release_at"]) - (state["computed"] - state["flight"])
-    return step + max(min(takes, leaves, lacks_to_offer(lane, state, offers)), 0)
+    steps = min(takes, leaves)
+    if lane["moves"]:
+        steps = min(steps, lacks_to_offer(lane, state, ws.offers[s]))
+    return step + max(steps, 0)
 
 
 @leaf
@@ -46,12 +56,12 @@ def _serve_one(inp, ws, lane, inst, tally, engine, place):
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
     allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, r >= lane["warmup"])
-    tell_blocks(inp, ws, lane, inst, state, s)
-    offers = ws.offers[s]
-    if lacks_to_offer(lane, state, offers) == 0:  # and again in the next step, if that is refused
-        engine["offering"] = 1
+    if lane["moves"]:
+        tell_blocks(inp, ws, lane, inst, state, s)
+        if lacks_to_offer(lane, state, ws.offers[s]) == 0:  # and in the next step, if refused
+            engine["offering"] = 1
     if state["known"] + 1 < state["limit"]:
-        due = max(next_at_tier(lane, state, offers, inst["step"]), inst["step"] + 1)
+        due = max(next_block(ws, lane, state, s, inst["step"]), inst["step"] + 1)
         ws.due[place] = min(due, next_due(ws, lane, request, state, s, inst["step"]))
 
 
