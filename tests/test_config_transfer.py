@@ -193,7 +193,8 @@ PUBLISHED = {
     "tier-knee": {("vllm", 0.4, 10)},
     "tier-sessions": {("write-through", 0.4, 10), ("vllm", 0.4, 10), ("vllm", 0.04, 10)},
 }
-BY_LINK = {"states-tier", "states-mtp-tier", "tier-sources"}  # their links and bytes per token tell
+BY_LINK = {"states-tier", "states-mtp-tier", "tier-apart", "tier-sources"}
+"""Those whose links and bytes per token tell."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -241,6 +241,7 @@ RULES: dict[str, Rule] = {
         for role in ROLES
         for key, weighted in (("routing", False), ("scorers", True))
     },
+    **{f"cluster.{role}{dot}cpu_blocks": _TIER for role in ROLES for dot in (".", "_")},
     "cluster.router_index_blocks": Rule(
         lambda s, c: _reads(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity', or 'sticky', and {_SEVERAL}",

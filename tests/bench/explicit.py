@@ -80,6 +80,13 @@ FEATURES = {
         "engine": {"async_scheduling": True},
     },
     "drafts, tier": {"cache": TIER, "engine": {"speculative": DRAFTS}},
+    "apart, tier": {"cluster": APART, "cache": TIER},
+    "apart, async tier": {"cluster": APART, "cache": TIER, "engine": {"async_scheduling": True}},
+    "apart, tier to prefill": {"cluster": APART | {"decode_cpu_blocks": 0}, "cache": TIER},
+    "apart, states, tier": {
+        "cluster": APART,
+        "cache": {"groups": STATES, "block_size": 528} | TIER,
+    },
 }
 """Keys of the scenario that make lanes explicit, by name.
 
