@@ -18,7 +18,7 @@ from kvsweep.reading import open_regular
 from kvsweep.workload.checks import IF_FAILED
 from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
 from kvsweep.workload.long_files import Chunk, Part, too_many
-from kvsweep.workload.measured import Rows
+from kvsweep.workload.measured import PER_SECOND, Rows
 from kvsweep.workload.row_chunks import DATE, Numbered, collect
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MAGIC = b"PAR1"
 
 _CHUNK = 2**16
+
+COARSEST_S = 0.1
+"""Seconds by which the times of a column may be rounded, by the bits that they have."""
 
 
 def is_parquet(path: Path) -> bool:
@@ -67,7 +70,7 @@ def read_parquet(path: Path, read: Reading, part: Part | None = None) -> Rows:
             numbers = {role: roles[role] for role in TIMES if role in roles and role not in own}
             units = own | units_of(numbers, read, where)
             batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
-            chunks = _chunks(batches, roles, where, read)
+            chunks = _chunks(_told_apart(batches, roles, units, where), roles, where, read)
             rows = collect(chunks, units, where, read, "row ", part)
             return replace(rows, in_file=file.metadata.num_rows)
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
@@ -125,6 +128,32 @@ def _own_unit(kind: Any) -> str | None:
     if kind is None or not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)):
         return None
     return DATE if pa.types.is_timestamp(kind) else str(kind.unit)
+
+
+def _told_apart(
+    batches: Any, roles: dict[str, str], units: dict[str, str], where: str
+) -> Iterator[Any]:
+    """Yield the batches, if floats of few bits tell their times apart.
+
+    Seconds since 1970 in 32 bits are 128 s apart, so that requests of two minutes come at once.
+    """
+    import pyarrow as pa
+
+    for batch in batches:
+        for role in TIMES:
+            kind = batch.schema.field(roles[role]).type if role in roles else None
+            if kind not in (pa.float16(), pa.float32()):
+                continue
+            column = batch.column(batch.schema.names.index(roles[role]))
+            values = np.abs(column.to_numpy(zero_copy_only=False).astype(kind.to_pandas_dtype()))
+            largest = values[np.isfinite(values)].max(initial=0)
+            apart = float(np.spacing(largest)) / PER_SECOND[units[role]]
+            if apart > COARSEST_S:
+                raise InputError(
+                    f"{where}: {roles[role]}: floats of {kind.bit_width} bits tell its times to "
+                    f"{apart:.3g} s, and no closer: write them with 64 bits"
+                )
+        yield batch
 
 
 def _chunks(

@@ -205,3 +205,18 @@ def test_dates_further_apart_than_64_bits_hold_are_refused(tmp_path):
 def test_rows_that_are_left_out_are_counted(tmp_path):
     path = write(tmp_path, table(prompt_tokens=[5, None, 9], output_tokens=[1, 2, 0]))
     assert load_trace(path, parse_reading(["failed=leave-out"])).left_out == 2
+
+
+def test_times_that_few_bits_round_are_refused(tmp_path):
+    """Requests of two minutes came at once."""
+    days = np.array([1.7e9, 1.7e9 + 50, 1.7e9 + 100], np.float32)
+    columns = {"arrival_s": days, **table()}
+    del columns["arrival_ms"]
+    told = "arrival_s: floats of 32 bits tell its times to 128 s, and no closer"
+    assert refused(write(tmp_path, columns)).startswith(told)
+    hours = np.array([0.0, 3600.25, np.nan], np.float32)
+    columns["arrival_s"] = hours
+    found = load_trace(write(tmp_path, columns), parse_reading(["failed=leave-out"]))
+    assert found.requests.arrival_us.tolist() == [0, 3_600_250_000]
+    coarse = np.array([9999.0, 1.0, 2.0], np.float16)
+    assert "16 bits" in refused(write(tmp_path, table(ttft_s=coarse)))
