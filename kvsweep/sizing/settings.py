@@ -176,7 +176,7 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
 
 def _check_parallel(model: Model, asked: Asked) -> None:
     if not model.takes(asked.tp):
-        fitting = ", ".join(str(n) for n in (1, 2, 4, 8, 16, 32, 64) if model.takes(n))
+        fitting = ", ".join(str(n) for n in range(1, 65) if model.takes(n))
         raise InputError(f"--tp: {asked.tp}; vLLM wants {_indivisible(model, asked.tp)}: {fitting}")
     if asked.pp > model.layers:
         raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")

@@ -518,3 +518,9 @@ def test_an_architecture_of_its_own_is_no_misspelling():
     for name in ("LlavaNextForConditionalGeneration", "Qwen2MoeForCausalLM", "GemmaForCausalLM"):
         with pytest.raises(InputError, match=r"/metrics tell$"):
             model_from_config({**LLAMA, "architectures": [name]}, "config.json")
+
+
+def test_all_numbers_of_gpus_that_fit_are_offered():
+    """Of phi-4's 10 key-value heads 5 and 10 were missing."""
+    with pytest.raises(InputError, match="divisible by it: 1, 2, 5, 10, 20, 40$"):
+        serve(load_model("phi-4"), Asked(tp=3), None)
