@@ -1280,3 +1280,20 @@ def test_the_cost_of_a_prefix_is_drawn_of_the_measurement_it_was_found_in():
         plot.plot_prefix(with_requests(), cost)
     with pytest.raises(InputError, match=r"^cost: was found in another dataset: no size '"):
         plot.plot_prefix(ds.isel(size=[0]), cost)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_names_of_any_data_type_leave_numbers_below_a_heatmap_the_same_room(kind):
+    """Beside long names of objects, as netCDF reads them, numbers were written over each other."""
+    ds = h8(2).isel(gpu_blocks=slice(0, 12))
+    names = [f"a policy with a long name, {n}" for n in range(ds.sizes["policy"])]
+    ds = ds.assign_coords(policy=np.array(names, kind))
+    (panel, _) = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy").axes
+    assert len(panel.get_xticks()) == 3
+
+
+def test_a_heatmap_says_that_one_axis_may_be_left_over():
+    """It told that at most six panels fit where two axes of two values were left over."""
+    ds = h8(2).isel(gpu_blocks=[0, 9]).expand_dims(a=[1, 2], b=[1, 2])
+    with pytest.raises(InputError, match="a, b are left over, where one may be, of at most 6 val"):
+        plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy")

@@ -106,8 +106,8 @@ def plot_heatmap(
     panels = array.sizes[rest[0]] if rest else 1
     if len(rest) > 1 or panels > MAX_PANELS:
         raise InputError(
-            f"heatmap: dimensions {', '.join(rest)} are left over, at most {MAX_PANELS} panels "
-            f"fit; select a value of them: {BY_VALUE}"
+            f"heatmap: dimensions {', '.join(rest)} are left over, where one may be, of at most "
+            f"{MAX_PANELS} values, each a panel; select values of them: {BY_VALUE}"
         )
     refuse_empty(metric, [array.values])
     if threshold is not None:
@@ -250,7 +250,8 @@ def _draw(
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )
-    longest = max(map(len, table[y].values)) if table[y].dtype.kind == "U" else 0
+    named = () if _is_numeric(table[y]) else table[y].values  # text of whatever data type
+    longest = max((len(level(value)) for value in named), default=0)
     numbers = 3 if beside or longest > WIDE_NAME else 4 if longest > WIDE_NAME // 2 else 6
     for name, which in ((x, "x"), (y, "y")):
         if _is_numeric(table[name]):
