@@ -72,3 +72,17 @@ def test_stores_that_were_put_together_have_no_gib():
     assert both.attrs
     assert unit_gib(both.assign(rate=("model", [1, 2])), "gpu_blocks") is None
     assert unit_gib(dataset(), "gpu_blocks") is not None
+
+
+def test_a_value_that_the_sweep_has_not_is_of_another_store():
+    """Along an axis of the sweep, or chosen, blocks had the GiB of the first store all the same."""
+    other = dataset().assign_coords(max_num_seqs=[16, 32])
+    joined = xr.concat([dataset(), other.isel(max_num_seqs=[1])], "max_num_seqs")
+    models = xr.concat([dataset(), dataset()], xr.Variable("model", ["8b", "70b"]))
+    chosen = models.assign_coords(model=["8b", "70b"]).isel(model=1)
+    lost = dataset().assign(rate=("gpu_blocks", [1.0, 2.0])).drop_vars("gpu_blocks")
+    for ds in (joined, joined.sel(max_num_seqs=32), chosen, lost):
+        assert unit_gib(ds, "gpu_blocks") is None
+    seeds = dataset().expand_dims(seed=[7, 8])
+    for ds in (joined.sel(max_num_seqs=8), seeds, dataset().assign_coords(gpu_blocks=[1, 2])):
+        assert unit_gib(ds, "gpu_blocks") is not None

@@ -877,3 +877,23 @@ def test_where_all_requests_are_dropped_nothing_is_said_to_be_measured(warned):
     ):  # fmt: skip
         grid = f'"cache.gpu_blocks" = {blocks}\nseed = {{ count = 3 }}'
         assert told in warned(workload=few, cache="", grid=grid)["unservable"].text
+
+
+@pytest.mark.parametrize("along", ["rate", "model"])
+def test_stores_that_were_put_together_are_warned_of_together(tmp_path, along):
+    """What is stored is of the first: of one whose queues grow nothing was said behind it."""
+    runs = [
+        kvsweep.run(
+            make_sweep(tmp_path, text(grid=f'"workload.rate" = [{rate}]\nseed = {{ count = 3 }}')),
+            out=tmp_path / str(rate),
+        )
+        for rate in (20, 1600)
+    ]
+    assert [[w.kind for w in warnings_of(ds)] for ds in runs] == [[], ["queue-growth"]]
+    if along == "model":
+        runs = [ds.isel(rate=0, drop=True).expand_dims(model=[n]) for n, ds in enumerate(runs)]
+    for pair in (runs, runs[::-1]):
+        both = xr.concat(pair, along, combine_attrs="override")
+        (found,) = warnings_of(both)
+        assert (found.kind, found.cells, found.of) == ("queue-growth", 3, 6)
+        assert warnings_of_cliff(both, along) == warnings_in(both, cliff=True)

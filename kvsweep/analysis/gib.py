@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import SAMPLE, SEED, dimension_names
-from kvsweep.dimensions import DIMENSIONS
+from kvsweep.analysis.settings import foreign_axes
+from kvsweep.config.axes import SEED
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,19 +42,17 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
         return None
     varied = [*sweep["grid"], *(sweep.get("design") or {}).get("ranges", {})]
     varied += [key for policy in sweep["policies"].values() for key in policy]
-    if any(key.startswith(DECIDING) for key in varied) or _is_of_several(ds, sweep):
+    if any(key.startswith(DECIDING) for key in varied):
+        return None
+    if axis in ds.dims and axis not in ds.coords:  # places in a list
+        return None
+    if foreign_axes(ds) - {axis, SEED}:  # attributes are those of one of several stores
         return None
     cache = sweep["scenario"].get("cache", {})
     token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
     if token is None or size is None or len(cache.get("groups", ())) > 1:
         return None  # a block of one of several groups has the bytes of its layers only
     return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
-
-
-def _is_of_several(ds: xr.Dataset, sweep: dict[str, Any]) -> bool:
-    """Whether there is an axis that the sweep has not: attributes are those of one store."""
-    known = {SAMPLE, SEED, *dimension_names(list(sweep["grid"])).values(), *DIMENSIONS}
-    return not known.issuperset(map(str, ds.dims))
 
 
 def _sweep(ds: xr.Dataset) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import POLICY
+from kvsweep.config.axes import POLICY, SAMPLE, SEED, dimension_names
 from kvsweep.config.canonical import leaves
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.policies import Routing
 from kvsweep.store import FOLDERS, scenarios_of
 
@@ -58,6 +59,24 @@ def settings(ds: xr.Dataset, policy: str | None, common: Set[str] = frozenset())
 def axis_keys(sweep: dict[str, Any]) -> list[str]:
     """Return the keys of a sweep's axes, and of the ranges of its design."""
     return [*sweep.get("grid", {}), *(sweep.get("design") or {}).get("ranges", {})]
+
+
+def foreign_axes(ds: xr.Dataset) -> set[str]:
+    """Return the axes of which `ds` has values that its sweep has not, chosen ones too.
+
+    As of several stores that ``xr.concat`` has put together: attributes are those of the first.
+    """
+    sweep = sweep_of(ds)
+    grid = sweep.get("grid", {})
+    tails = {tail for key in axis_keys(sweep) for tail in _tails(key)}
+    chosen = {str(name) for name, value in ds.coords.items() if not value.dims}
+    found = ({*map(str, ds.dims)} | chosen) - {"status", SAMPLE, SEED, *DIMENSIONS} - tails
+    for key, name in dimension_names(list(grid)).items():
+        values = grid[key]
+        if name in ds.coords and isinstance(values, list):
+            there = set(ds[name].values.reshape(-1).tolist())
+            found |= set() if there <= set(values) else {name}
+    return found
 
 
 def varied(ds: xr.Dataset) -> Iterator[str]:

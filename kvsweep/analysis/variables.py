@@ -262,8 +262,8 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
     Raises
     ------
     InputError
-        If `ds` has no such dimension, its values are names where numbers are needed, or it is
-        ``seed``, over which means are taken.
+        If `ds` has no such dimension, or none of its values, these are names where numbers are
+        needed, or it is ``seed``, over which means are taken.
     """
     dims = [str(d) for d in ds.dims if d != "seed"]
     if name == SAMPLE or (name in ds.coords and ds[name].dims == (SAMPLE,)):
@@ -279,6 +279,11 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
     if name not in dims:
         hint = did_you_mean(name, dims) or _offered(ds, numeric)
         raise InputError(f"axis: no dimension {name!r} in the dataset{hint}")
+    if name not in ds.coords:  # xarray would count from 0
+        raise InputError(
+            f"axis: {name!r} has no values; give it those of the store, "
+            f"ds.assign_coords({name}=store[{name!r}])"
+        )
     values = ds[name]
     if numeric and values.dtype.kind not in "fiu":
         raise InputError(f"axis: {name!r} holds names; a numeric dimension is needed")

@@ -28,7 +28,7 @@ from kvsweep.analysis.losses import (
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.one_priority import classless_scorer, constant_priority, one_priority
 from kvsweep.analysis.router_memory import short_memory
-from kvsweep.analysis.settings import sweep_of, values_of
+from kvsweep.analysis.settings import foreign_axes, sweep_of, values_of
 from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
@@ -195,6 +195,8 @@ def warnings_of_cliff(ds: xr.Dataset, along: str) -> list[ResultWarning]:
     asked = sweep_of(ds).get("cliff") or {}
     if asked.get("along") != along or any(not c.dims for c in ds["status"].coords.values()):
         return found
+    if foreign_axes(ds):  # what is stored is of one of several stores
+        return found
     stored = {each.kind: each for each in _known(ds) if each.kind in OF_RATES}
     return [stored.pop(each.kind, each) for each in found] + list(stored.values())
 
@@ -222,7 +224,8 @@ def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     ----------
     ds : xr.Dataset
         A store opened by `kvsweep.open_results`, or what `kvsweep.run` returned. Those that were
-        stored with it, about the whole sweep; without them, those that `ds` itself shows.
+        stored with it, about the whole sweep; without them, and of several stores that
+        ``xr.concat`` has put together first, those that `ds` itself shows.
 
     Returns
     -------
@@ -242,9 +245,13 @@ def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     """
     if "status" not in ds or not DIMENSIONS.keys().isdisjoint(ds["status"].dims):
         raise InputError("warnings_of: needs the results of a sweep")
-    if ATTRIBUTE in ds.attrs:
+    if ATTRIBUTE not in ds.attrs:
+        return find_warnings(cells_of(ds))
+    if not foreign_axes(ds):
         return _known(ds)
-    return find_warnings(cells_of(ds))
+    shown = find_warnings(cells_of(ds, cliff=bool(sweep_of(ds).get("cliff"))))
+    kinds = {each.kind for each in shown}
+    return [*shown, *(each for each in _known(ds) if each.kind not in kinds)]
 
 
 def stored(found: Sequence[ResultWarning]) -> dict[str, str]:

@@ -277,3 +277,10 @@ def test_of_what_a_request_brings_neither_more_nor_less_is_said_to_be_better():
     assert variables.better("request_cached_tokens") == "more"
     for name in ("ttft_us", "e2e_us", "tpot_us", "preemptions", "recomputed_tokens"):
         assert variables.better(f"request_{name}") == "less"
+
+
+def test_an_axis_that_has_lost_its_values_is_refused():
+    """Cliffs were told at the place in the list, 2.4, as gpu_blocks."""
+    ds = h8(3).isel(policy=0).drop_vars("gpu_blocks")
+    with pytest.raises(InputError, match="^axis: 'gpu_blocks' has no values; give it those of"):
+        kvsweep.find_cliff(ds)
