@@ -282,5 +282,5 @@ def test_of_what_a_request_brings_neither_more_nor_less_is_said_to_be_better():
 def test_an_axis_that_has_lost_its_values_is_refused():
     """Cliffs were told at the place in the list, 2.4, as gpu_blocks."""
     ds = h8(3).isel(policy=0).drop_vars("gpu_blocks")
-    with pytest.raises(InputError, match="^axis: 'gpu_blocks' has no values; give it those of"):
+    with pytest.raises(InputError, match=r"^axis: 'gpu_blocks' has no values; give it those of"):
         kvsweep.find_cliff(ds)

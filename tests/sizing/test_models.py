@@ -522,5 +522,5 @@ def test_an_architecture_of_its_own_is_no_misspelling():
 
 def test_all_numbers_of_gpus_that_fit_are_offered():
     """Of phi-4's 10 key-value heads 5 and 10 were missing."""
-    with pytest.raises(InputError, match="divisible by it: 1, 2, 5, 10, 20, 40$"):
+    with pytest.raises(InputError, match=r"divisible by it: 1, 2, 5, 10, 20, 40$"):
         serve(load_model("phi-4"), Asked(tp=3), None)
