@@ -98,9 +98,9 @@ def factorial_effects(
         none = none if axes else "there is no axis"
         raise InputError(f"factors: {none}; effects are differences between values of an axis")
     others = [name for name in axes if name not in chosen]
+    levels = [np.asarray(variables.axis(ds, name, numeric=False)).tolist() for name in chosen]
 
     def effects(values: Floats) -> Iterator[Effect]:
-        levels = [np.asarray(array[name].values).tolist() for name in chosen]
         for count in range(1, min(order, len(chosen)) + 1):
             for subset in combinations(range(len(chosen)), count):
                 changed = [[Change(chosen[i], v, levels[i][0]) for v in levels[i][1:]]

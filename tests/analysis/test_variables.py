@@ -280,7 +280,10 @@ def test_of_what_a_request_brings_neither_more_nor_less_is_said_to_be_better():
 
 
 def test_an_axis_that_has_lost_its_values_is_refused():
-    """Cliffs were told at the place in the list, 2.4, as gpu_blocks."""
+    """Cliffs were told at the place in the list, 2.4, as gpu_blocks, effects of 1."""
     ds = h8(3).isel(policy=0).drop_vars("gpu_blocks")
     with pytest.raises(InputError, match=r"^axis: 'gpu_blocks' has no values; give it those of"):
         kvsweep.find_cliff(ds)
+    two = ds.isel(seed=0, drop=True).expand_dims(policy=["a"])
+    with pytest.raises(InputError, match=r"^axis: 'gpu_blocks' has no values"):
+        kvsweep.factorial_effects(two, "preemption_rate", factors=["gpu_blocks"])
