@@ -814,3 +814,18 @@ def test_a_list_whose_quotes_the_shell_took_away_is_told_so(text, told):
     )
     assert key == text.partition("=")[0]
     assert kept in ("[a, b]", "{x}")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a\\u0000", "has a NUL in its name; choose another"),
+        ("", "has no name that could be read; choose another"),
+        (" ", "has no name that could be read; choose another"),
+    ],
+)
+def test_a_policy_has_a_name_that_can_be_stored_and_read(load, name, told):
+    """All cells of "a" and "a NUL" were simulated before both turned out to be "a"."""
+    bundle = f'[policies."{name}"]\nengine.max_num_seqs = 8\n[grid]\npolicy = ["{name}", "sticky"]'
+    with pytest.raises(InputError, match=rf"h8[.]toml:\d+: policies[.].*: {told}$"):
+        load('[grid]\npolicy = ["round-robin", "least-loaded"]', bundle)

@@ -294,6 +294,10 @@ def _check_policies(
     grid: dict[str, Any],
 ) -> None:
     """Check that each name is a policy or a routing that sets no key which is also an axis."""
+    for name in policies:
+        if not name.strip() or "\0" in name:  # stores cut names where NUL ends them
+            told = "has a NUL in its name" if name.strip() else "has no name that could be read"
+            raise source.error(("policies", name), f"{told}; choose another")
     routings = _routings_of_rules(source, policies, grid)
     known = [*policies, *(label for label in routings if label not in policies)]
     for name in names:
