@@ -21,7 +21,7 @@ from kvsweep.analysis.contrasts import ROUNDING
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.settings import sweep_of
+from kvsweep.analysis.settings import foreign_axes, sweep_of
 from kvsweep.analysis.statistics import Floats, Interval
 from kvsweep.arguments import checked
 from kvsweep.config.axes import SAMPLE
@@ -87,6 +87,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
     paired = same_streams and bool(np.isin(first[SEED].values, second[SEED].values).any())
     differences = tuple(_differences(first, second, paired, confidence))
     found = tuple(differing(a, b))
+    several = tuple(name for _, ds, name in sides if foreign_axes(ds) - {SEED})
     return Comparison(
         a=_name(a, "A"),
         b=_name(b, "B"),
@@ -97,6 +98,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         paired=paired,
         same_requests=(
             paired
+            and not several
             and all(map(sweep_of, (a, b)))
             and not any(changes_requests(item.key) for item in found)
         ),
@@ -105,6 +107,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),
         differences=differences,
         axes={dim: _axis(a, b, dim) for dim in map(str, first.dims) if dim != SEED},
+        several=several,
     )
 
 

@@ -99,6 +99,9 @@ class Comparison:
         Warns of too few seeds.
     axes : dict of str to ComparedAxis
         What the labels of the differences are values of.
+    several : tuple of str
+        ``A``, ``B`` or both: what has values that its sweep has not, as of several stores that were
+        put together. Its settings are those of the first.
     """
 
     a: str
@@ -114,6 +117,7 @@ class Comparison:
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
     axes: dict[str, ComparedAxis]
+    several: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python values for JSON; what has no value is None."""

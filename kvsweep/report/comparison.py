@@ -44,10 +44,15 @@ def difference_parts(found: Comparison) -> list[str]:
 
 def differing_parts(found: Comparison) -> list[str]:
     """Return what the sweeps differ in."""
+    of_several = [
+        f"{name} has values that its sweep has not, as of several stores put together: its "
+        "settings are those of the first."
+        for name in found.several
+    ]
     if not found.differing:
-        return ["The sweeps have the same settings."]
+        return of_several or ["The sweeps have the same settings."]
     rows = [(item.key, *_both(item)) for item in found.differing[:MAX_KEYS]]
-    lines = ["What differs:", table(("", "A", "B"), rows)]
+    lines = ["What differs:", table(("", "A", "B"), rows), *of_several]
     more = len(found.differing) - MAX_KEYS
     return [*lines, f"... and {more:,} more keys; {ALL} has all"] if more > 0 else lines
 

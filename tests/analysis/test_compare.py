@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 from analysis.synthetic import dataset
@@ -385,3 +386,20 @@ def test_parts_that_have_lost_what_they_are_of_are_told_so():
     found = compare(a.drop_attrs(), b.drop_attrs(), "preemption_rate")
     assert (found.paired, found.same_requests) == (True, False)
     assert "whether these have equal request lists is not known" in compare_text(found)
+
+
+def test_parts_of_stores_that_were_put_together_are_not_said_to_have_the_same_settings():
+    """`xr.concat` keeps the attributes of the first: two models had "the same settings"."""
+    values = noise()
+    one, other = made(values), made(values + 9, scenario={"engine": {"max_num_seqs": 8}})
+    assert not compare(one, one, "preemption_rate").several
+    both = xr.concat([one, other], xr.Variable("model", ["8b", "70b"]), combine_attrs="override")
+    both = both.assign_coords(model=["8b", "70b"])
+    told = "B has values that its sweep has not, as of several stores put together: its settings"
+    for a, sides in ((one, ("B",)), (both.sel(model="8b"), ("A", "B"))):
+        found = compare(a, both.sel(model="70b"), "preemption_rate")
+        assert (found.several, found.paired, found.same_requests) == (sides, True, False)
+        assert told in compare_text(found)
+        assert "same settings" not in compare_text(found)
+    more = xr.concat([one, one.assign_coords(seed=one["seed"] + 12)], "seed")
+    assert not compare(one, more, "preemption_rate").several
