@@ -18,6 +18,7 @@ from kvsweep.analysis.warnings import find_warnings, warnings_in, warnings_of, w
 from kvsweep.cli import main
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
+from kvsweep.plot import plot_cdf
 from kvsweep.simulate.backlog import queue_growth
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
@@ -897,3 +898,18 @@ def test_stores_that_were_put_together_are_warned_of_together(tmp_path, along):
         (found,) = warnings_of(both)
         assert (found.kind, found.cells, found.of) == ("queue-growth", 3, 6)
         assert warnings_of_cliff(both, along) == warnings_in(both, cliff=True)
+
+
+def test_warm_ups_of_stores_that_were_put_together_are_not_those_of_the_first(tmp_path):
+    """Beside a store without one, curves of the other had its warm-up in them."""
+    runs = []
+    for warmup in (0, 80, 80):
+        sweep = make_sweep(tmp_path, text(workload=BASE["workload"] + f"warmup = {warmup}"))
+        out = tmp_path / f"{len(runs)}"
+        runs.append(kvsweep.run(sweep, out=out, keep_requests=True))
+    model = xr.Variable("model", ["8b", "70b"])
+    plot_cdf(xr.concat(runs[1:], model, combine_attrs="override"), "ttft_ms")
+    for pair in (runs[:2], runs[1::-1]):
+        both = xr.concat(pair, model, combine_attrs="override")
+        with pytest.raises(InputError, match=r"another workload\.warmup than the attributes tell"):
+            plot_cdf(both, "ttft_ms")

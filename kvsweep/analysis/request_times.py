@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.axis_checks import check_axes
-from kvsweep.analysis.settings import policies_of, settings, sweep_of, varied
+from kvsweep.analysis.settings import foreign_axes, policies_of, settings, sweep_of, varied
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS
@@ -205,4 +205,13 @@ def _measured(ds: xr.Dataset) -> xr.DataArray:
     if "status" in ds:
         found = found & variables.is_ok(ds)
     measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmups[0])
+    if foreign_axes(ds) and "completed" in ds:
+        # Of several stores put together the attributes are those of the first.
+        completed = ds["completed"]
+        other = (measured & _completed(ds)).sum("request") != completed
+        if bool((other & (completed >= 0)).any()):
+            raise InputError(
+                f"requests: some cells have another {_WARMUP} than the attributes tell, as of "
+                "several stores put together: take those of each store by themselves"
+            )
     return measured
