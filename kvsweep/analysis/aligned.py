@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.compare_records import Differing, Unmatched
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.settings import policies_of, settings
+from kvsweep.analysis.settings import attribute, policies_of, settings
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import POLICY
 from kvsweep.errors import InputError
@@ -99,7 +98,7 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
 def _other_files(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
     """Yield the sums of files that both stores name, and that have another content in each."""
     for kind in (TRACES, FILES):
-        first, second = (json.loads(ds.attrs.get(kind, "{}")) for ds in (a, b))
+        first, second = (attribute(ds, kind, {}) for ds in (a, b))
         for name in first:
             if name in second and first[name] != second[name]:
                 yield Differing(f"{kind}.{name}", first[name], second[name])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, dimension_names
 from kvsweep.config.canonical import leaves
 from kvsweep.dimensions import DIMENSIONS
+from kvsweep.errors import InputError
 from kvsweep.policies import Routing
 from kvsweep.store import FOLDERS, scenarios_of
 
@@ -19,9 +20,35 @@ _TRACE = "workload.trace"
 
 
 def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
-    """Return the sweep of a store; empty of a dataset that was not opened from one."""
-    sweep: dict[str, Any] = json.loads(ds.attrs.get("sweep", "{}"))
+    """Return the sweep of a store; empty of a dataset that was not opened from one.
+
+    Raises
+    ------
+    InputError
+        If the attribute is another's.
+    """
+    sweep: dict[str, Any] = attribute(ds, "sweep", {})
     return sweep
+
+
+def attribute(ds: xr.Dataset, name: str, otherwise: Any) -> Any:
+    """Return what an attribute of a store holds as JSON, `otherwise` where there is none.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON, or of another kind than `otherwise`.
+    """
+    try:
+        found = json.loads(ds.attrs[name]) if name in ds.attrs else otherwise
+    except (TypeError, ValueError):
+        found = None
+    if not isinstance(found, type(otherwise)):
+        raise InputError(
+            f"ds: its attribute {name!r} is not that of a store: give it back, "
+            ".assign_attrs(store.attrs)"
+        )
+    return found
 
 
 def policies_of(ds: xr.Dataset) -> list[str | None]:

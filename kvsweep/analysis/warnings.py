@@ -28,7 +28,7 @@ from kvsweep.analysis.losses import (
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.one_priority import classless_scorer, constant_priority, one_priority
 from kvsweep.analysis.router_memory import short_memory
-from kvsweep.analysis.settings import foreign_axes, sweep_of, values_of
+from kvsweep.analysis.settings import attribute, foreign_axes, sweep_of, values_of
 from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
@@ -213,7 +213,7 @@ def _of_block_sizes(ds: xr.Dataset) -> list[ResultWarning]:
 
 def _known(ds: xr.Dataset) -> list[ResultWarning]:
     """Return the warnings that are stored with a sweep."""
-    return [ResultWarning(**entry) for entry in json.loads(ds.attrs.get(ATTRIBUTE, "[]"))]
+    return [ResultWarning(**entry) for entry in attribute(ds, ATTRIBUTE, [])]
 
 
 @checked

@@ -287,3 +287,15 @@ def test_an_axis_that_has_lost_its_values_is_refused():
     two = ds.isel(seed=0, drop=True).expand_dims(policy=["a"])
     with pytest.raises(InputError, match=r"^axis: 'gpu_blocks' has no values"):
         kvsweep.factorial_effects(two, "preemption_rate", factors=["gpu_blocks"])
+
+
+@pytest.mark.parametrize("value", [None, "{", "[]", 3])
+def test_attributes_that_are_no_sweep_are_told_so(value):
+    """They ended in a traceback of the parser of JSON."""
+    ds = h8(3).assign_attrs(sweep=value)
+    told = r"^ds: its attribute 'sweep' is not that of a store: give it back, \.assign_attrs\(store"
+    for call in (kvsweep.find_cliff, lambda ds: kvsweep.compare(ds, ds, "preemption_rate")):
+        with pytest.raises(InputError, match=told):
+            call(ds)
+    with pytest.raises(InputError, match=r"^ds: its attribute 'warnings' is not that of a store"):
+        kvsweep.warnings_of(h8(3).assign_attrs(warnings="{}" if value == "[]" else value))
