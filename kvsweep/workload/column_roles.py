@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from kvsweep.config.trace_reading import Columns, Reading
 from kvsweep.errors import InputError, clip, did_you_mean, shown
@@ -65,13 +66,15 @@ def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, st
                 f"{where}: no column {LENGTHS.get(role, role)}: read.columns.{role} = 'NAME' says "
                 f"which it is; the file has {clip(', '.join(header))}"
             )
-    if found["prompt"] == found["output"]:
-        raise InputError(
-            f"{where}: read.columns.prompt and output: {shown(found['prompt'])} cannot be both"
-        )
     for pair in (("first_token", "ttft"), ("last_token", "latency")):
         if all(role in found for role in pair):
             found.pop(_other_of(pair, given, found, where))
+    numbers = {role: name for role, name in found.items() if role not in NAMES}
+    for role, other in combinations(numbers, 2):
+        if numbers[role] == numbers[other]:
+            raise InputError(
+                f"{where}: read.columns.{role} and {other}: {shown(found[role])} cannot be both"
+            )
     return found
 
 

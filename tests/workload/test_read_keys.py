@@ -161,3 +161,21 @@ def test_a_column_of_no_names_is_left_alone(tmp_path, monkeypatch, name, names, 
 def test_columns_that_are_needed_have_a_name():
     with pytest.raises(InputError, match=r"^--read columns.arrival: must not be empty$"):
         parse_reading(["columns.arrival="])
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "name"),
+    [
+        ("arrival", "ttft", "arrival_ms"),
+        ("ttft", "latency", "ttft_ms"),
+        ("arrival", "prompt", "prompt_tokens"),
+    ],
+)
+def test_no_two_numbers_are_read_from_one_column(tmp_path, role, other, name):
+    """Times to the first token were the clock's, and all tokens came with the first."""
+    path = tmp_path / "log.csv"
+    path.write_text("arrival_ms,ttft_ms,prompt_tokens,output_tokens\n1,2,30,4\n")
+    named = [f"columns.{role}={name}", f"columns.{other}={name}", "time_unit=ms"]
+    told = f"read.columns.{role} and {other}: '{name}' cannot be both"
+    with pytest.raises(InputError, match=told):
+        load_trace(path, parse_reading(named))
