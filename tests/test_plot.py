@@ -287,8 +287,10 @@ def test_the_trend_marks_cliffs_beyond_the_swept_range():
 )
 def test_numbers_below_a_trend_do_not_touch(blocks):
     """Its panel is narrow where names of members stand beside it."""
+    names = ["a-name-of-18-lette", "another-of-them"]
+    grid = {"cache.gpu_blocks": blocks, "policy": names, "workload.rate": RATES}
     sweep = {
-        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0], "workload.rate": [1]},
+        "grid": grid,
         "policies": {},
         "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
     }
@@ -790,8 +792,9 @@ def test_labels_are_spread_within_the_limits(positions, expected):
 
 def test_blocks_have_their_memory_below_them_where_it_is_known():
     """A sweep with a `[model]` knows the bytes of a token: 1,024 blocks are 2 GiB here."""
+    policies = h8()["policy"].values.tolist()
     sweep = {
-        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0], "workload.rate": [1]},
+        "grid": {"cache.gpu_blocks": [1], "policy": policies, "workload.rate": [1.0, 2.0]},
         "policies": {},
         "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
     }
@@ -1530,7 +1533,7 @@ def test_names_that_would_turn_the_text_round_are_escaped_in_figures():
 def test_gib_below_the_axes_of_a_cliff_take_nothing_of_its_panels():
     """The rows were so flat that a name stood on the marks of the row above."""
     sweep = {
-        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "grid": {"cache.gpu_blocks": [1], "policy": h8(4)["policy"].values.tolist()},
         "policies": {},
         "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
     }
