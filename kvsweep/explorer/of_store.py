@@ -127,7 +127,8 @@ class OfStore:
     def _numeric(self) -> list[str]:
         ds = self._ds
         found = [d for d in self._dims if d != SAMPLE and ds[d].dtype.kind in "fiu"]
-        found = [dim for dim in found if ds.sizes[dim] > 1]
+        # Places in a list, where a coordinate was dropped, are no values.
+        found = [dim for dim in found if ds.sizes[dim] > 1 and dim in ds.coords]
         if not found:
             raise InputError(
                 f"{self.name}: no numeric axis of two values or more to draw curves along; it has: "

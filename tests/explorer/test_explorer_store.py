@@ -151,3 +151,9 @@ def test_a_mean_over_seeds_is_refused(ds):
     """It has no status: the page told of an internal error."""
     with pytest.raises(InputError, match=r"^small\.zarr: has no status of cells"):
         OfStore(ds.mean("seed", keep_attrs=True), "small.zarr")
+
+
+def test_an_axis_that_has_lost_its_values_is_none_to_draw_along(ds):
+    """Curves were drawn along the places in its list."""
+    with pytest.raises(kvsweep.InputError, match=r"small.zarr: no numeric axis of two values"):
+        OfStore(ds.drop_vars("gpu_blocks"), "small.zarr")
