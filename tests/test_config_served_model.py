@@ -832,3 +832,12 @@ def test_tokens_that_win_are_told_of_all_models(load):
     texts = model_texts(load(ON_H100 + grid))
     assert len(texts) == 3
     assert all("cache.gpu_tokens wins: 10 to 1,000 blocks" in text for text in texts)
+
+
+@pytest.mark.parametrize(("one", "other"), [("bf16", "bfloat16"), ("fp8", "float8")])
+def test_two_names_of_a_data_type_are_no_two_values(load, one, other):
+    """Each was a value of an axis, whose effect was told to be none."""
+    said = f"grid.model.dtype: '{other}' occurs twice as '{one}', which means the same"
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(f'{ON_H100}{LATENCY}[grid]\n"model.dtype" = ["{one}", "{other}"]\n')
+    load(f'{ON_H100}{LATENCY}[grid]\n"model.dtype" = ["{one}", "fp8_e5m2"]\n')

@@ -48,10 +48,17 @@ def _model(name: str) -> str:
     return shipped_name(name)
 
 
+def _dtype(name: str) -> str:
+    from kvsweep.sizing.dtypes import ALIASES
+
+    return ALIASES.get(name, name)
+
+
 _MEANINGS: dict[str, Callable[[str], Any]] = {
     "model.gpu": _gpu,
     "model.preset": _model,
     "model.config": os.path.normpath,
+    "model.dtype": _dtype,
     "workload.trace": os.path.normpath,
     "workload.lengths_from": os.path.normpath,
     "latency.model": os.path.normpath,
