@@ -43,7 +43,7 @@ from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
 from kvsweep.plot.cliff_rows import plot_many_cliffs
 from kvsweep.plot.extent import near_threshold
-from kvsweep.plot.labels import elided
+from kvsweep.plot.labels import elided, panel_title
 from kvsweep.plot.medium import current
 
 
@@ -1297,3 +1297,12 @@ def test_a_heatmap_says_that_one_axis_may_be_left_over():
     ds = h8(2).isel(gpu_blocks=[0, 9]).expand_dims(a=[1, 2], b=[1, 2])
     with pytest.raises(InputError, match="a, b are left over, where one may be, of at most 6 val"):
         plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy")
+
+
+def test_what_is_above_a_panel_is_broken_at_a_comma():
+    assert panel_title("rate 2, blocks 500", 20) == "rate 2, blocks 500"
+    assert panel_title("prefill_blocks 5,000, decode_blocks 12,000", 30) == (
+        "prefill_blocks 5,000,\ndecode_blocks 12,000"
+    )
+    assert panel_title("a" * 30, 9) == "aaaa\u2026aaaa"
+    assert panel_title(f"{'a' * 30}, b", 9) == "aaaaa\u2026aaa,\nb"

@@ -23,7 +23,7 @@ from kvsweep.plot.cliff_marks import (
 )
 from kvsweep.plot.cliff_names import KEY_LINE, key, make_room, threshold_label
 from kvsweep.plot.extent import near_threshold, until_flat
-from kvsweep.plot.labels import elided, explain
+from kvsweep.plot.labels import elided, explain, panel_title
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     check_found_in,
@@ -167,7 +167,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: list[tuple[str, list[GroupCliff]
     texts = []
     for axes, (name, groups) in zip(grid.flat, panels, strict=False):
         texts.append(_panel(axes, ds, cliff, groups))
-        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
+        axes.set_title(panel_title(name, TITLE), loc="left", fontsize=7.5)
     room = grid[-1, 1] if len(panels) % 2 else None
     below = _x_label(ds, cliff, grid[0, 0])
     if room is None:

@@ -16,7 +16,7 @@ from kvsweep.analysis.wording import BY_VALUE, label, level, number, seeds_count
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT, elided
+from kvsweep.plot.labels import LINE_HEIGHT, elided, panel_title
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     check_threshold,
@@ -130,7 +130,7 @@ def plot_heatmap(
                 _draw_threshold(panel, table, threshold)
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
-                panel.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
+                panel.set_title(panel_title(name, TITLE), loc="left", fontsize=7.5)
         bar = _bar(image, axes, rooms)
         long = panels > 1 and not slide
         bar.set_label(_told(array, metric, threshold, 48 if long else 36), fontsize=7.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,21 @@ def elided(names: Sequence[str], letters: int = NAME) -> list[str]:
         if len(set(short)) == len(set(names)):
             return short
     return _numbered(names, letters)
+
+
+def panel_title(name: str, letters: int) -> str:
+    r"""Return what stands above a panel: on two lines, each of so many letters, if one is short.
+
+    Examples
+    --------
+    >>> panel_title("gpu_blocks 5,000, rate 2", 16)
+    'gpu_blocks 5,000,\nrate 2'
+    """
+    if len(name) <= letters or ", " not in name:
+        return elided([name], letters)[0]
+    commas = [found.start() for found in re.finditer(", ", name)]
+    cut = min(commas, key=lambda at: max(at + 1, len(name) - at - 2))
+    return "\n".join(elided([name[: cut + 1], name[cut + 2 :]], letters + 1))
 
 
 def _numbered(names: Sequence[str], letters: int) -> list[str]:

@@ -12,7 +12,7 @@ from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
-from kvsweep.plot.labels import elided, explain
+from kvsweep.plot.labels import explain, panel_title
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     begin_at_zero,
@@ -164,7 +164,7 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     name = label(group.labels)
     if name:
         above = ABOVE_LEVEL if front.objectives[0].metric in levels else None
-        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5, pad=above)
+        axes.set_title(panel_title(name, TITLE), loc="left", fontsize=7.5, pad=above)
 
 
 def _draw_level(axes: Axes, objective: Objective, level: float, *, vertical: bool) -> None:
