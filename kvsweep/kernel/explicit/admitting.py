@@ -16,9 +16,9 @@ from .aligning import is_fresh
 from .capacity import room_for
 from .deciding import call_off
 from .first_chunk import tokens_at
-from .handoff import count_query, lacks, pull, pull_beside_states
+from .handoff import count_query, look_up, pull, pull_beside_states
 from .longest import with_places
-from .lookup import find_hits, find_to_pull, touch_hits, watch_hits
+from .lookup import find_hits, touch_hits, watch_hits
 from .planning import ask_for_accepted
 from .refusing import refuse
 from .slots import window_of
@@ -187,28 +187,6 @@ def _passes(inp, ws, lane, inst, engine, r):
 
 
 @leaf
-def _look_up(inp, ws, lane, inst, request, state, s, apart):
-    """Find what the head hits; and, beside states, what it goes on from if it pulls the rest.
-
-    Returns
-    -------
-    hits, unused, used : int
-        As `find_hits` has them.
-    begun : int
-        Behind how many of the hits there is a state; NONE: there is nothing to pull, or no state.
-    """
-    if lane["states"] and apart and not lane["moves"]:
-        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
-        if lacks(lane, state, hits):
-            return hits, np.int64(0), np.int64(0), begun
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
-    begun = np.int64(NONE)
-    if lane["states"] and lane["moves"] and apart and lacks(lane, state, hits):
-        begun = np.int64(hits)
-    return hits, unused, used, begun
-
-
-@leaf
 def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Try the head of the waiting list; return whether the next one is tried too."""
     r = waiting.first_waiting(ws, lane, inst)
@@ -218,7 +196,7 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     s = engine["state_lo"] + r
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
-    hits, unused, used, begun = _look_up(inp, ws, lane, inst, request, state, s, apart)
+    hits, unused, used, begun = look_up(inp, ws, lane, inst, request, state, s, apart)
     if lane["moves"]:
         tokens = ask(inp, ws, out, lane, inst, tally, index, engine, r, hits)
         if tokens == LATER:

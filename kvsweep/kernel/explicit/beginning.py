@@ -63,6 +63,14 @@ def _apply_pool(own, pool):
 
 
 @leaf
+def _take_pool(lane, own, pool):
+    """Let an instance be one of a pool."""
+    _apply_pool(own, pool)
+    if lane["moves"]:
+        _apply_tier(own, pool)
+
+
+@leaf
 def _begin_state(ws, lane, s, request, table_lo, prompt, output):
     """Let a request know its prompt, and have nothing of it computed at this instance."""
     if lane["states"]:
@@ -121,9 +129,7 @@ def begin_explicit(inp, ws, lane):
                 pool += 1
                 left = inp.pools[pool]["instances"]
             left -= 1
-            _apply_pool(own, inp.pools[pool])
-            if lane["moves"]:
-                _apply_tier(own, inp.pools[pool])
+            _take_pool(lane, own, inp.pools[pool])
         inst["free"] = own["gpu_blocks"]
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]

@@ -8,6 +8,7 @@ in leases.py.
 import numpy as np
 
 from ..._jit import leaf
+from ...records import NONE
 from ..blocks.sizes import blocks_for
 from ..moving.copies import touch
 from ..moving.state_blocks import tell_states
@@ -17,7 +18,7 @@ from .aligning import is_fresh
 from .capacity import handed_tokens, pulled_blocks
 from .deciding import enter_handed
 from .leases import grant
-from .lookup import count_users, touch_hits
+from .lookup import count_users, find_hits, find_to_pull, touch_hits
 from .refusing import refuse
 from .reserving import fits, reserved
 from .states import have_drafts, have_loaded
@@ -113,9 +114,31 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
 
 
 @leaf
-def lacks(lane, state, hits):
+def _lacks(lane, state, hits):
     """Return whether there is anything to pull beside so many blocks that a request hits."""
     return hits * lane["block_size"] < handed_tokens(lane, state["prompt"])
+
+
+@leaf
+def look_up(inp, ws, lane, inst, request, state, s, apart):
+    """Find what the head hits; and, beside states, what it goes on from if it pulls the rest.
+
+    Returns
+    -------
+    hits, unused, used : int
+        As `find_hits` has them.
+    begun : int
+        Behind how many of the hits there is a state; NONE: there is nothing to pull, or no state.
+    """
+    if lane["states"] and apart and not lane["moves"]:
+        hits, begun = find_to_pull(inp, ws, lane, inst, request, state, s)
+        if _lacks(lane, state, hits):
+            return hits, np.int64(0), np.int64(0), begun
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state, s)
+    begun = np.int64(NONE)
+    if lane["states"] and lane["moves"] and apart and _lacks(lane, state, hits):
+        begun = np.int64(hits)
+    return hits, unused, used, begun
 
 
 @leaf
