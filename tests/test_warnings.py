@@ -913,3 +913,10 @@ def test_warm_ups_of_stores_that_were_put_together_are_not_those_of_the_first(tm
         both = xr.concat(pair, model, combine_attrs="override")
         with pytest.raises(InputError, match=r"another workload\.warmup than the attributes tell"):
             plot_cdf(both, "ttft_ms")
+
+
+def test_an_idle_tier_of_the_decode_side_is_told_where_one_pays(warned):
+    sides = "prefill = { instances = 1, cpu_blocks = 0 }\ndecode = { instances = 1 }\n"
+    found = warned(cache=f'{TIER}"vllm"', cluster=f"{sides}kv_transfer_bandwidth = 10.0")
+    told = "take a tier of the prefill side, as a decode instance pulls before it loads"
+    assert found["idle-tier"].text.endswith(told)

@@ -7,6 +7,8 @@ import numpy as np
 from kvsweep.analysis.cells import SEED, Cells
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
+from kvsweep.config.fleet import fleet
+from kvsweep.config.pools import has_roles
 
 # What differs at once where anything does: looked at before every variable is read.
 FIRST = ("steps", "makespan_s")
@@ -83,6 +85,8 @@ def idle_tier(cells: Cells) -> ResultWarning | None:
 def _used_tier(found: Seen) -> str:
     """Tell what gives a tier something to do, but not what is so already."""
     scenario = found.cells.scenario(found.worst)
+    if scenario and has_roles(scenario.cluster) and fleet(scenario)[0].cpu_blocks == 0:
+        return "a tier of the prefill side, as a decode instance pulls before it loads"
     if scenario and scenario.cache.offload == "watermark":
         return "fewer gpu_blocks, prompts that recur, or cache.offload = 'write-through'"
     return "fewer gpu_blocks or prompts that recur"
