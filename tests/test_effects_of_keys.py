@@ -167,6 +167,13 @@ POOLS = {
         }
     ],
 }
+SIDES = {
+    "cluster.prefill": {"instances": 1, "cpu_blocks": 20},
+    "cluster.decode": {"instances": 1, "cpu_blocks": 0},
+    "cluster.kv_transfer_bandwidth": 1.0,
+    "cache.offload": "vllm",
+    "cache.transfer_bandwidth": 1.0,
+}
 VALUES = {
     "workload.requests": (61,),
     "workload.rate": (100.0,),
@@ -354,7 +361,7 @@ def scenario_of(changes):
         for key, value in table.items():
             set_at(data, (section, key), value)
     data = _copied(data)
-    if "cluster.pools" in changes:
+    if {"cluster.pools", "cluster.prefill"} & changes.keys():
         del data["cluster"]["instances"]
     for key, value in changes.items():
         try:
@@ -449,7 +456,7 @@ def test_every_key_of_a_scenario_is_walked_somewhere():
 @pytest.mark.parametrize("key", [key for key in VALUES if key.replace(".0", "") in RULES])
 def test_every_rule_of_the_table_says_no_in_one_context_and_yes_in_another(key):
     said = set()
-    for changes, value in product((*CONTEXTS.values(), POOLS), VALUES[key]):
+    for changes, value in product((*CONTEXTS.values(), POOLS, SIDES), VALUES[key]):
         scenario = scenario_of({**changes, key: value})
         if scenario:
             said.add(unread(scenario, parts_of(key, scenario.model_dump(mode="json"))) is None)

@@ -108,15 +108,6 @@ ALL: tuple[Entry, ...] = (
         more=30,
     ),
     Entry(
-        engine.run_apart_moving,
-        (
-            *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE),
-            *_rare_but("concurrency", "lease", "reach", "first_steps"),
-        ),
-        'first run with offload = "vllm", and prefill and decode apart',
-        more=100,
-    ),
-    Entry(
         engine.run_moving_states,
         (
             *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE, *APART, "windows"),
@@ -124,6 +115,15 @@ ALL: tuple[Entry, ...] = (
         ),
         'first run with offload = "vllm" and groups of states',
         more=40,
+    ),
+    Entry(
+        engine.run_apart_moving,
+        (
+            *(*NO_EXPLICIT, *CONNECTOR, *NO_MOVES, *PIPELINE),
+            *_rare_but("concurrency", "lease", "reach", "first_steps"),
+        ),
+        'first run with offload = "vllm", and prefill and decode apart',
+        more=100,
     ),
     Entry(
         engine.run_states,
