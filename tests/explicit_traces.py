@@ -181,6 +181,8 @@ def _add_roles(source, scenario):
         "kv_transfer_bandwidth": source.pick((1.0, 0.1, 7.0, 1000.0)),
         "pd_handoff_us": source.pick((0, 0, step_us, 3)),
     }
+    if scenario["engine"].get("async_scheduling") and source.chance(50):
+        scenario["cluster"]["prefill_kv_role"] = "kv_both"
 
 
 def _add_leases(source, trace):

@@ -1,6 +1,6 @@
 """The section ``cluster``: instances, and what stands in front of them."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -55,6 +55,9 @@ class Cluster(Section):
         instance has one link.
     pd_handoff_us : int
         From the end of a prefill to the entry into the queue of a decode instance.
+    prefill_kv_role : str
+        vLLM's ``kv_role`` of the prefill instances. With ``kv_both`` they too protect the blocks
+        that a step on its way writes to: asynchronously nobody in flight is preempted there.
     pd_uncached_token_threshold : int or None
         A prompt of which the cache of its decode instance lacks no more than so many tokens is
         prefilled there; None: none is.
@@ -169,6 +172,9 @@ class Cluster(Section):
     pd_handoff_us: Annotated[
         Microseconds, Key("us", "end of a prefill to the queue of its decode instance")
     ] = 0
+    prefill_kv_role: Annotated[
+        Literal["kv_producer", "kv_both"], Key("1", "vLLM's kv_role of the prefill instances")
+    ] = "kv_producer"
     pd_uncached_token_threshold: Annotated[
         Annotated[Whole, Field(le=MAX_TOKENS)] | None,
         Key("token", "uncached tokens up to which a prompt is prefilled where it is decoded"),

@@ -267,6 +267,9 @@ RULES: dict[str, Rule] = {
     "cluster.token_bucket_refill_rate": Rule(
         lambda s, c: s.cluster.admission == "token-bucket", "admission 'token-bucket'"
     ),
+    "cluster.prefill_kv_role": Rule(
+        lambda s, c: s.engine.async_scheduling, "engine.async_scheduling = true"
+    ),
     "cluster.kv_heartbeats": _LEASE,
     "cluster.kv_load_failure_policy": _LEASE,
     "engine.speculative.method": _DRAFTS,

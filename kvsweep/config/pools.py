@@ -45,6 +45,7 @@ _APART = (
     "kv_transfer_base_us",
     "kv_transfer_bandwidth",
     "pd_handoff_us",
+    "prefill_kv_role",
     "pd_uncached_token_threshold",
     "kv_lease_us",
     "kv_heartbeats",

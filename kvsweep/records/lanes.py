@@ -118,6 +118,7 @@ LANE_FIELDS = (
     Field("ahead", i64, "token", "tokens behind a block that its key covers too"),
     Field("drops_last", u8, "1", "1 if a request does without the last block that it hits"),
     Field("role", i64, "1", "what the instance does of a request: WHOLE, PREFILL or DECODE"),
+    Field("kv_both", u8, "1", "1 if instances that prefill protect blocks on their way too"),
     Field("longest", i64, "token", "longest request that an instance serves, output included"),
     Field("routed", i64, "1", "leading instances, those that requests are routed to"),
     Field("pools", i64, "1", "pools of instances that are not all alike, 0: they are"),

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kvsweep.config import Scenario
     from kvsweep.config.cluster_section import Cluster
 
-_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
 def pools_notes(scenario: Scenario, folder: Path, gpus: int) -> Iterator[str]:
@@ -37,10 +36,11 @@ def pools_notes(scenario: Scenario, folder: Path, gpus: int) -> Iterator[str]:
             times = f" ({pool.latency.model})" if pool.latency.model else ""
             told = "as its GPUs and --tensor-parallel-size may be others than those of the command"
             yield f"{whose}: has step times of its own{times}, {told}"
+    kv_roles = {"prefill": cluster.prefill_kv_role, "decode": "kv_consumer"}
     for side in fleet(scenario):
-        if side.role in _ROLES:
+        if side.role in kv_roles:
             size = tier_bytes(scenario, folder, gpus, side.cpu_blocks)
-            told = json.dumps(_connector(scenario, _ROLES[side.role], size))
+            told = json.dumps(_connector(scenario, kv_roles[side.role], size))
             yield f"{side.role}: add --kv-transfer-config '{told}', or another connector"
 
 

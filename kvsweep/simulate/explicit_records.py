@@ -132,6 +132,7 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
             "pull_base": cluster.kv_transfer_base_us,
             "pull_bandwidth": cluster.kv_transfer_bandwidth,
             "handoff": cluster.pd_handoff_us,
+            "kv_both": cluster.prefill_kv_role == "kv_both",
             "threshold": -1 if threshold is None else threshold,
             **_lease_fields(cluster),
         }

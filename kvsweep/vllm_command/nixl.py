@@ -12,6 +12,7 @@ from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
 _ROLES = {"kv_producer": "prefill", "kv_consumer": "decode"}
+_BOTH = "kv_both"
 # What changes nothing that is simulated: who listens, how often is tried, what pulls to a prefill
 # instance take, of which there are none.
 _IDLE = (
@@ -80,6 +81,8 @@ def keys_of_connector(command: Command) -> dict[str, tuple[Any, str]]:
         raise values.problem(TRANSFER, f"{clip(escaped(other))}: {told}")
     told = f"--{TRANSFER}, seconds there" if _LEASE in more else "vLLM's default"
     found: dict[str, tuple[Any, str]] = {"kv_lease_us": (lease * 1_000_000, told)}
+    if table["kv_role"] == _BOTH:  # what its scheduler reads, of both connectors
+        found["prefill_kv_role"] = (_BOTH, f"--{TRANSFER}")
     if "kv_load_failure_policy" in table:
         found["kv_load_failure_policy"] = (table["kv_load_failure_policy"], f"--{TRANSFER}")
     return found

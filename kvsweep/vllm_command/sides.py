@@ -195,9 +195,14 @@ def _cluster(sides: Mapping[str, list[Side]], counts: Mapping[str, int]) -> Iter
 
 
 def _of_connectors(sides: Mapping[str, list[Side]]) -> Iterator[Line]:
-    """Yield what the servers' connectors decide: leases of all, failures of those that pull."""
-    pulling = sides["decode"]
-    of_all = {"kv_lease_us": [*sides["prefill"], *pulling], "kv_load_failure_policy": pulling}
+    """Yield what the servers' connectors decide: leases of all, failures of those that pull.
+
+    And whether vLLM takes those that prefill for such that load, which it asks asynchronously only.
+    """
+    prefilling, pulling = (sides[role] for role in ROLES)
+    of_all = {"kv_lease_us": [*prefilling, *pulling], "kv_load_failure_policy": pulling}
+    if prefilling[0].scenario.engine.async_scheduling:
+        of_all["prefill_kv_role"] = prefilling
     for key, servers in of_all.items():
         told = [keys_of_connector(each.command).get(key) for each in servers]
         values = {None if each is None else each[0] for each in told}

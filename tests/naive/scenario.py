@@ -177,12 +177,14 @@ class Cluster:
     kv_transfer_base_us: int = 100
     kv_transfer_bandwidth: float = 1.0
     pd_handoff_us: int = 0
+    prefill_kv_role: str = "kv_producer"
     pd_uncached_token_threshold: int | None = None
     kv_lease_us: int | None = None
     kv_heartbeats: bool = True
     kv_load_failure_policy: str = "fail"
 
     def __post_init__(self):
+        _one_of("cluster.prefill_kv_role", self.prefill_kv_role, ("kv_producer", "kv_both"))
         _one_of("cluster.kv_load_failure_policy", self.kv_load_failure_policy, LOAD_FAILURES)
         _one_of("cluster.routing", self.routing, ROUTINGS)
         _one_of("cluster.admission", self.admission, ("always", "token-bucket", "reject-all"))

@@ -184,7 +184,7 @@ def _connector(scenario: Scenario, role: str | None, page: int) -> dict[str, Any
         return tier
     nixl = {
         "kv_connector": "NixlConnector",
-        "kv_role": {"prefill": "kv_producer", "decode": "kv_consumer"}[role],
+        "kv_role": _kv_role(scenario, role),
         "kv_load_failure_policy": scenario.load_failure_policy,
         "kv_connector_extra_config": _lease(scenario),
     }
@@ -194,6 +194,11 @@ def _connector(scenario: Scenario, role: str | None, page: int) -> dict[str, Any
     several = {"connectors": [nixl, tier]}
     both = {"kv_connector": "MultiConnector", "kv_connector_extra_config": several}
     return nixl | both | {"engine_id": role}
+
+
+def _kv_role(scenario: Scenario, role: str) -> str:
+    assert scenario.disaggregation
+    return scenario.disaggregation.prefill_kv_role if role == "prefill" else "kv_consumer"
 
 
 def _offloading(scenario: Scenario, page: int) -> dict[str, Any]:

@@ -13,6 +13,12 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 _HEADS = ("pd-spec-hybrid", "pd-spec-hybrid-kept")
 """Where an EAGLE head may draft beside prefill and decode apart and groups of layers."""
 
+_BOTH = (
+    *("pd-both", "pd-spec-both", "pd-hybrid-both", "pd-state-both", "pd-lease-both"),
+    *("pd-offload-both", "pd-offload-hybrid-both", "pd-offload-spec-both"),
+)
+"""Where prefill instances have the ``kv_role`` ``kv_both``; asynchronous all, as else nothing differs."""
+
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
     *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pd-lease", "pipeline"),
@@ -24,12 +30,13 @@ FEATURES = (
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
-    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept"),
+    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_BOTH),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
 with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
 and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
-`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both;
+`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both, with `both`
+prefill instances whose role that is;
 `spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
 but some blocks in the cache."""
 
@@ -127,7 +134,7 @@ def make_case(feature: str, seed: int) -> Document:
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
     features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
-    if feature == "pipeline-spec" or (feature in _EITHER and r.random() < 0.5):
+    if feature in ("pipeline-spec", *_BOTH) or (feature in _EITHER and r.random() < 0.5):
         features.add("async")
     if feature in _HEADS:
         features.add("head")
@@ -385,6 +392,8 @@ def _disaggregate(draft: _Draft) -> None:
         "kv_transfer_bandwidth": r.choice([8.0, 1.0, 0.125, 0.015625]),
         "pd_handoff_us": r.choice([0, 0, 250]),
     }
+    if "both" in draft.features:
+        draft.cluster["prefill_kv_role"] = "kv_both"
     draft.tags.append(f"{prefill} prefill, {decode} decode")
     if "offload" in draft.features:
         side = r.choice([None, None, "prefill", "decode"])

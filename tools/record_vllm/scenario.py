@@ -80,6 +80,7 @@ class Disaggregation:
     decode_cpu_blocks: int
     link: Link
     handoff_us: int
+    prefill_kv_role: str
     lease_us: int | None
     heartbeats: bool
     recomputes: bool
@@ -335,6 +336,7 @@ def _cluster(cluster: Section, gpu_blocks: int, offload: Offload | None) -> Disa
             cluster.number("kv_transfer_bandwidth", 1.0, 1e-9, MOST_BANDWIDTH),
         ),
         cluster.integer("pd_handoff_us", 0, 0, MAX_TIME_US),
+        cluster.choice("prefill_kv_role", "kv_producer", ["kv_producer", "kv_both"]),
         _lease(cluster),
         cluster.flag("kv_heartbeats", True),
         cluster.choice("kv_load_failure_policy", "fail", ["fail", "recompute"]) == "recompute",

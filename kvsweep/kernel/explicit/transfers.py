@@ -17,9 +17,11 @@ from .tables import release_all
 def loads(lane):
     """Return whether copies may fill blocks, in no order with the steps on their way (R11.6).
 
-    vLLM does not ask for that where it prefills for others, though there may be a tier.
+    Where vLLM prefills for others it asks for its role (R14.5), though there may be a tier.
     """
-    return lane["role"] == DECODE or (lane["moves"] != 0 and lane["role"] != PREFILL)
+    if lane["role"] == PREFILL:
+        return lane["kv_both"] != 0
+    return lane["role"] == DECODE or lane["moves"] != 0
 
 
 @leaf

@@ -56,11 +56,17 @@ class RoleInstance(ExplicitInstance):
         self.prefilled = []
         self.bound = 0
         self.misfits = set()
+        self._take_kv_role(scenario.cluster)
         self.leases = Leases(scenario.cluster)
         self.heartbeats = Heartbeats(scenario.cluster)
         recomputes = {"fail": False, "recompute": True}
         self.recomputes = recomputes[scenario.cluster.kv_load_failure_policy]
         self.renewed, self.failed, self.expired = [], [], []
+
+    def _take_kv_role(self, cluster):
+        """Let vLLM take it that a prefill instance loads, if it is told so (R14.5)."""
+        if self.role == "prefill":
+            self.scheduler.loads = cluster.prefill_kv_role == "kv_both"
 
     @property
     def pending(self):

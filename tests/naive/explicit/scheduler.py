@@ -79,6 +79,8 @@ class ExplicitScheduler(Scheduler):
         Whether somebody has finished since the last schedule.
     calls : int
         Schedules made so far, empty ones included.
+    loads : bool
+        Whether copies may fill blocks, in no order with the steps on their way, or vLLM takes it so.
     owed : list of request
         On decode instances: those that are done, and whose blocks the batch on its way writes to.
     """
@@ -86,6 +88,7 @@ class ExplicitScheduler(Scheduler):
     def __init__(self, engine, cache, keys, role="both"):
         super().__init__(engine, cache, keys)
         self.role = role
+        self.loads = role in ("decode", "tiered")
         tables = StateTables if cache.has_states else Tables
         self.tables = tables(self.pool, engine, cache, role)
         self.hold = waiting_queue(engine.scheduler, self.urgency)
@@ -175,11 +178,6 @@ class ExplicitScheduler(Scheduler):
             decision.drafts[request] = min(request.drafts, drafts)
         request.drafts = 0
         decision.give(request, n)
-
-    @property
-    def loads(self):
-        """Whether copies may fill blocks, in no order with the steps on their way."""
-        return self.role in ("decode", "tiered")
 
     def _may_preempt(self, victim):
         """Where loads come, blocks that a batch on its way writes to stay."""

@@ -22,6 +22,7 @@ class TieredRoleInstance(RoleInstance, OffloadInstance):
     def __init__(self, index, scenario, keys, max_steps, check, role):
         super().__init__(index, scenario, keys, max_steps, check, role)
         self.scheduler = TieredScheduler(scenario.engine, scenario.cache, keys, role)
+        self._take_kv_role(scenario.cluster)
 
     def _alarms(self):
         """Return when copies and transfers end that are under way."""
