@@ -87,6 +87,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             **dict.fromkeys(("prefill_cpu_blocks", "decode_cpu_blocks")),
             "kv_transfer_base_us": 100,
             "pd_handoff_us": 0,
+            "prefill_kv_role": "kv_producer",
             "pd_uncached_token_threshold": None,
             "kv_lease_us": None,
             "kv_heartbeats": True,

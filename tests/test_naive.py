@@ -63,7 +63,7 @@ def request_row(request):
 
 def test_all_recorded_cases_are_here():
     assert len(vllm_cases()) == 51
-    assert len(vllm_cases(ASYNC)) == 21
+    assert len(vllm_cases(ASYNC)) == 22
 
 
 def test_worked_example():

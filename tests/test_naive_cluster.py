@@ -106,7 +106,7 @@ def test_the_last_output_token_needs_no_block():
 
 def test_without_chunked_prefill_a_sequence_must_fit_into_a_step():
     settings = {"max_num_seqs": 4, "max_num_batched_tokens": 8}
-    requests = [(0, 6, 3), (0, 6, 4)]
+    requests = [(0, 6, 2), (0, 6, 3)]
     whole = simulate(requests, enable_chunked_prefill=False, **settings)
     assert column(whole, "status") == ["completed", "dropped_unservable"]
     assert column(simulate(requests, **settings), "status") == ["completed", "completed"]

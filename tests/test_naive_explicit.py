@@ -88,7 +88,7 @@ def test_all_recorded_cases_are_here():
         "vllm2/spec": 34,
         "vllm2/mix": 11,
         "vllm2/pipeline": 46,
-        "vllm2/pd": 86,
+        "vllm2/pd": 91,
     }
 
 

@@ -52,7 +52,7 @@ def test_twin_repeats_vllm_with_prefill_and_decode_apart(name):
 
 
 def test_all_cases_with_a_tier_apart_are_here():
-    assert len(vllm_cases(APART)) == 14
+    assert len(vllm_cases(APART)) == 15
 
 
 @settings(max_examples=40)

@@ -58,7 +58,7 @@ def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
         yield Limit(key, pool.gpu_blocks, _needed(scenario, pool, longest, prompt))
         if not scenario.engine.enable_chunked_prefill:
             key = dotted(key_of(scenario, number, "max_num_batched_tokens"))
-            yield Limit(key, pool.max_num_batched_tokens, tokens)
+            yield Limit(key, pool.max_num_batched_tokens, tokens + 1)
     last = len(pools) - 1
     most = longest_of(scenario, last)
     if most is not None:  # who is too long for all is dropped by the last

@@ -128,7 +128,7 @@ class Simulator:
         if engine.max_model_len is not None and tokens > engine.max_model_len:
             return f"engine.max_model_len = {engine.max_model_len}: it has {tokens} tokens"
         budget = engine.max_num_batched_tokens
-        if not engine.enable_chunked_prefill and tokens - 1 > budget:
+        if not engine.enable_chunked_prefill and tokens > budget:
             return (
                 f"engine.enable_chunked_prefill = false: its {tokens} tokens are more than "
                 f"engine.max_num_batched_tokens = {budget}"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kvsweep.config.cluster_section import Cluster
 
 
-
 def pools_notes(scenario: Scenario, folder: Path, gpus: int) -> Iterator[str]:
     """Say how each pool's servers differ, and how prefill and decode are told what they are.
 

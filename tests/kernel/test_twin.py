@@ -93,20 +93,21 @@ def test_a_request_that_begins_to_decode_wakes_a_refused_head():
 def test_a_head_that_gives_up_wakes_the_next_one():
     """No random trace shows this.
 
-    Request 1 is refused for blocks, and gives up at 3 ms. Request 2 is then tried, and refused for
+    Request 2 is refused for blocks, and gives up at 3 ms. Request 3 is then tried, and refused for
     the budget: it may not be split. At 6 ms request 0 fills a block that it hits, so it fits.
     """
     rows = [
         {"id": 0, "arrival_us": 0, "prompt": [[0, 2]], "output": [1, 10]},
-        {"id": 1, "arrival_us": 0, "prompt": [[2, 11]], "output": [3, 1], "patience_us": 2500},
-        {"id": 2, "arrival_us": 0, "prompt": [[0, 2], [1, 8], [4, 2]], "output": [5, 1]},
+        {"id": 1, "arrival_us": 0, "prompt": [[6, 2]], "output": [7, 10]},
+        {"id": 2, "arrival_us": 0, "prompt": [[2, 11]], "output": [3, 1], "patience_us": 2500},
+        {"id": 3, "arrival_us": 0, "prompt": [[0, 2], [1, 8], [4, 2]], "output": [5, 1]},
     ]
-    engine = {"enable_chunked_prefill": False, "max_num_batched_tokens": 12, "max_num_seqs": 4}
-    cache = {"block_size": 8, "gpu_blocks": 2}
+    engine = {"enable_chunked_prefill": False, "max_num_batched_tokens": 13, "max_num_seqs": 4}
+    cache = {"block_size": 8, "gpu_blocks": 3}
     scenario = {"engine": engine, "cache": cache, "latency": {"beta": [1000, 0, 0]}}
     trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
     assert list(twin.differences(trace)) == []
-    assert twin.run_kernel(trace).outputs.progress["scheduled"].tolist() == [0, -1, 6000]
+    assert twin.run_kernel(trace).outputs.progress["scheduled"].tolist() == [0, 0, -1, 6000]
 
 
 @pytest.mark.parametrize("block", range(10))

@@ -73,10 +73,7 @@ class Scheduler:
         """Whether the request can ever finish on this engine, alone."""
         if self.blocks_for(request.longest) > self.pool.usable:
             return False
-        if request.longest + 1 > (self.engine.max_model_len or inf):
-            return False
-        chunked = self.engine.enable_chunked_prefill
-        return chunked or request.longest <= self.engine.max_num_batched_tokens
+        return request.longest + 1 <= self.engine.longest
 
     def held_blocks(self, keys):
         """Return how many of `keys` the cache holds before the first that it does not."""

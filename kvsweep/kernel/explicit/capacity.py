@@ -43,10 +43,7 @@ def never_holds(inp, lane, most):
         tokens = min(most + 2 * lane["drafts"], longest_of(lane))
     total = lacking(inp, lane, tokens, np.int64(0))
     total += most_states(lane, blocks_for(lane, tokens))
-    # With windows or drafts the recorder counts the last token too, which is never computed.
-    hybrid = lane["more_groups"] + lane["states"] > 0 or window_of(inp, lane, 0) > 0
-    longest = most + (lane["drafts"] > 0 or hybrid)
-    too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = most + 1 > lane["max_tokens"] and not lane["chunked_prefill"]
     too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long
 

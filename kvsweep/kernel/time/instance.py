@@ -24,7 +24,7 @@ from .step_time import cold_time, is_cold, step_time
 def can_never_fit(lane, request):
     """Return whether a request is longer, or needs more blocks, than an instance has room for."""
     most = most_computed(request)
-    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = most + 1 > lane["max_tokens"] and not lane["chunked_prefill"]
     too_long = too_long or most + 1 > lane["longest"]
     return blocks_for(lane, most) > lane["gpu_blocks"] or too_long
 

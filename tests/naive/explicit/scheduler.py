@@ -115,9 +115,7 @@ class ExplicitScheduler(Scheduler):
             return False
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
-        explicit = self.engine.drafts or self.tables.windows != [None]
-        longest = request.longest + bool(explicit or self.engine.max_model_len)
-        return longest <= self.engine.longest
+        return request.longest + 1 <= self.engine.longest
 
     def held_blocks(self, keys):
         """Return how many of `keys` a request that begins with them would hit, in all groups."""
