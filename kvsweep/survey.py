@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.bounds import check_times
 from kvsweep.errors import InputError
 from kvsweep.workload.generate import requests_for
+from kvsweep.workload.kept_traces import left_out_of_file, requests_of_file
+from kvsweep.workload.long_files import part_of
 from kvsweep.workload.longest import longest_tokens
+from kvsweep.workload.trace_sums import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,3 +144,22 @@ def _drawn_rounds(workload: Workload) -> int:
     """Return the most rounds that a session can have, 0 for requests that are not drawn."""
     kinds = [workload.sessions, *(client.sessions for client in workload.clients)]
     return max((sessions.rounds for sessions in kinds if sessions), default=0)
+
+
+def left_out(sweep: Sweep) -> dict[str, tuple[int, int]]:
+    """Return how many requests of the files of a sweep's traces are left out, and of how many.
+
+    Only of files with some, by name; of a name with ``{seed}`` the first seed's is looked at. Of
+    one that cannot be read nothing is told: whoever simulates it complains.
+    """
+    seeds = next((axis.values[:1] for axis in sweep.axes if axis.key == SEED), (0,))
+    found: dict[str, tuple[int, int]] = {}
+    for point in sweep.probe_points():
+        workload = sweep.scenario(point).workload
+        assert workload is not None  # `Sweep.scenario` sees to it
+        for name in names_of(workload, point.get(POLICY), seeds):
+            with suppress(InputError):
+                asked = (sweep.base_dir / name, workload.read, part_of(workload, workload.read))
+                if out := left_out_of_file(*asked):
+                    found[name] = out, out + len(requests_of_file(*asked))
+    return found

@@ -227,7 +227,14 @@ def reference_names(effects: Effects) -> str:
     return ", ".join(dict.fromkeys(f"{c.factor} {level(c.reference)}" for c in changes))
 
 
+_LEFT_OUT = "which failed, or were of a warm-up or of subagents (docs/traces.md)"
+
+
 def left_out_lines(count: int) -> list[str]:
     """Say how many requests of a file are not in its list, if there are any."""
-    causes = "which failed, or were of a warm-up or of subagents (docs/traces.md)."
-    return [f"Without {counted(count, 'request')} of the file, {causes}"] if count else []
+    return [f"Without {counted(count, 'request')} of the file, {_LEFT_OUT}."] if count else []
+
+
+def left_out_text(count: int, of: int) -> str:
+    """Say how many requests of a file, of which it has so many, are not in its list."""
+    return f"without {count:,} of {counted(of, 'request')}, {_LEFT_OUT}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.analysis.wording import left_out_text
 from kvsweep.calibrate.served import Served
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,14 @@ def measured_load(served: Served, times: Floats) -> dict[str, Floats]:
         "context": np.where(decoding, tokens, 0.0).sum(axis=1),
         "waiting": waiting.sum(axis=1).astype(np.float64),
     }
+
+
+def without(served: Served) -> tuple[str, ...]:
+    """Say how many requests of the run's file are left out, which the server had as well."""
+    if not served.left_out:
+        return ()
+    told = left_out_text(served.left_out, served.left_out + len(served.requests))
+    return (f"{told}: if they loaded the server, step times are too long",)
 
 
 def unseen(served: Served, until: float) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from kvsweep.calibrate.comparison import (
 from kvsweep.calibrate.families import Family
 from kvsweep.calibrate.holding import Loose, Reference
 from kvsweep.calibrate.judging import judge_served, marked
-from kvsweep.calibrate.load import unseen
+from kvsweep.calibrate.load import unseen, without
 from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import (
     kept,
@@ -90,8 +90,8 @@ class ServedResult:
     problems : tuple of str
         What makes the fit bad; empty if it is good.
     cautions : tuple of str
-        What it rests on and has not seen: settings assumed, load unseen, parameters that are not or
-        hardly told.
+        What it rests on and has not seen: settings assumed, requests left out, load unseen,
+        parameters that are not or hardly told.
     """
 
     served: Served
@@ -162,7 +162,8 @@ def calibrate_served(
     tokens = request_errors(served, part.simulated.first, part.simulated.last, part.until)
     errors = series_errors(served, series, part.until)
     not_told = _not_told(part, whole, family)
-    cautions = (*assumed(served.scenario), *unseen(served, part.until), *not_told)
+    loads = (*without(served), *unseen(served, part.until))
+    cautions = (*assumed(served.scenario), *loads, *not_told)
     return ServedResult(
         served, family, preset, part, whole, tokens, series, errors, problems, cautions
     )

@@ -47,6 +47,8 @@ class Served:
         ``t`` (seconds) and some of `SERIES`; empty if none were logged.
     about : dict
         What the trace says of its origin.
+    left_out : int
+        Requests of the file that are not among them.
     """
 
     requests: Requests
@@ -55,6 +57,7 @@ class Served:
     last: Floats
     series: dict[str, Floats]
     about: dict[str, str]
+    left_out: int = 0
 
     @property
     def arrival(self) -> Floats:
@@ -136,6 +139,7 @@ def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = 
         last / 1e6,
         _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
         {escaped(str(key)): escaped(str(value)) for key, value in about.items()},
+        trace.left_out,
     )
 
 

@@ -145,6 +145,7 @@ def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:
     apart = (each for each in cells.variants if each.cluster.kv_transfer_bandwidth is not None)
     pulls = (pull_text(each, sweep.base_dir) for each in apart)
     return {
+        "traces": _left_out(sweep),
         "transfers": list(dict.fromkeys([*tiers, *pulls])),
         "models": model_texts(sweep),
         "models_left": models_left(sweep),
@@ -168,6 +169,7 @@ def tell_models(sweep: Sweep) -> None:
     are computed would go unsaid.
     """
     tell_blocks(sweep)
+    tell_left_out(sweep)
     for text in _unknown_times(sweep)[:NAMED]:
         echo(f"caution: {text}", err=True)
 
@@ -181,6 +183,21 @@ def tell_blocks(sweep: Sweep) -> None:
         echo(f"model: {text}", err=True)
     if texts and (more := _more(texts, models_left(sweep))):
         echo(f"model: {more}", err=True)
+
+
+def tell_left_out(sweep: Sweep) -> None:
+    """Print to stderr which requests of the files of a sweep's traces are not simulated."""
+    for text in _left_out(sweep)[:NAMED]:
+        echo(f"trace: {text}", err=True)
+
+
+def _left_out(sweep: Sweep) -> list[str]:
+    from kvsweep.analysis.wording import left_out_text
+    from kvsweep.survey import left_out
+
+    with waiting(preparing_text(sweep)):
+        found = left_out(sweep)
+    return [f"{name}: {left_out_text(*counts)}" for name, counts in found.items()]
 
 
 def _more(models: list[str], left: int) -> str:
@@ -214,6 +231,8 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
     echo(f"cells        {size['cells']:,}")
     echo(f"simulations  {size['simulations']:,} to do, in {tasks}")
     echo(f"bytes        {size['bytes']:,} before compression")
+    for text in size["traces"][:NAMED]:
+        echo(f"trace        {text}")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")
     for text in size["models"][:NAMED]:

@@ -175,16 +175,17 @@ class Sweep:
 
     def probes(self) -> Iterator[Scenario]:
         """Yield the scenarios of the grid's first cell and of its neighbours along each axis."""
-        return map(self.scenario, self._probe_points())
+        return map(self.scenario, self.probe_points())
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Yield the values of all axes but the seed, by key: of the probes, then of all cells."""
-        yield from self._probe_points()
+        yield from self.probe_points()
         others = [axis for axis in self.axes if axis.key != SEED]
         for values in product(*(axis.values for axis in others)):
             yield {axis.key: value for axis, value in zip(others, values, strict=True)}
 
-    def _probe_points(self) -> Iterator[dict[str, Any]]:
+    def probe_points(self) -> Iterator[dict[str, Any]]:
+        """Yield the values of all axes but the seed, by key, of the probes."""
         first = self.first_point
         yield first
         for axis in self.axes:

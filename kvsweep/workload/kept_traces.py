@@ -25,7 +25,7 @@ MOST_BYTES = 2**30
 _SETTLED_NS = 2 * 10**9
 """Age from which a file's time tells a later change; some file systems count in seconds."""
 
-_known: OrderedDict[Any, Requests] = OrderedDict()
+_known: OrderedDict[Any, tuple[Requests, int]] = OrderedDict()
 _lock = Lock()
 
 
@@ -46,25 +46,42 @@ def requests_of_file(path: Path, read: Reading | None = None, part: Part | None 
     InputError
         As `load_trace`.
     """
+    return _known_or_read(path, read, part)[0]
+
+
+def left_out_of_file(path: Path, read: Reading | None = None, part: Part | None = None) -> int:
+    """Return how many requests of a trace are not in its list, as `Trace.left_out`.
+
+    Raises
+    ------
+    InputError
+        As `load_trace`.
+    """
+    return _known_or_read(path, read, part)[1]
+
+
+def _known_or_read(path: Path, read: Reading | None, part: Part | None) -> tuple[Requests, int]:
+    """Return the requests of a trace, and how many of its file are left out."""
     with _lock:  # others that want the same one wait for it
         about = identity(path)
         for key in ((about, read, None), (about, read, part)):
             if about is not None and key in _known:
                 _known.move_to_end(key)
                 return _known[key]
-        found = load_trace(path, read, part)
+        trace = load_trace(path, read, part)
+        found = trace.requests, trace.left_out
         if about is not None and about == identity(path):
-            _keep((about, read, part if found.cut else None), found.requests)
-        return found.requests
+            _keep((about, read, part if trace.cut else None), found)
+        return found
 
 
-def _keep(key: Any, requests: Requests) -> None:
-    _known[key] = requests
+def _keep(key: Any, found: tuple[Requests, int]) -> None:
+    _known[key] = found
     while len(_known) > 1 and (
-        len(_known) > MOST_KEPT or sum(map(_bytes, _known.values())) > MOST_BYTES
+        len(_known) > MOST_KEPT or sum(_bytes(kept) for kept, _ in _known.values()) > MOST_BYTES
     ):
         _known.popitem(last=False)
-    if _bytes(requests) > MOST_BYTES:
+    if _bytes(found[0]) > MOST_BYTES:
         del _known[key]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from kvsweep.reading import open_regular
 from kvsweep.workload.kept_traces import identity
 
 if TYPE_CHECKING:
-    from kvsweep.config import Scenario
+    from kvsweep.config import Scenario, Workload
 
 _PIECE = 2**20
 
@@ -94,10 +94,9 @@ def _names(
     variants: Sequence[Scenario], policies: Sequence[str | None], seeds: Sequence[int]
 ) -> set[str]:
     """Return the names of the traces of cells."""
-    names: set[str] = set()
-    for name, policy in {(n, p) for n, p in zip(_named(variants), policies, strict=True) if n}:
-        names |= {_filled(one, policy, seed) for one in name for seed in _needed(one, seeds)}
-    return names
+    named = (_named(variant.workload) for variant in variants)
+    cells = set(zip(named, policies, strict=True))
+    return {name for cell in cells for name in _filled_names(*cell, seeds)}
 
 
 def _check(path: Path, wanted: str) -> None:
@@ -115,12 +114,19 @@ def _sum_of(path: Path, about: object) -> str:
     return _sum(path)
 
 
-def _named(variants: Iterable[Scenario]) -> Iterable[tuple[str, ...]]:
-    """Yield the traces that each variant names."""
-    for variant in variants:
-        workload = variant.workload
-        named = (workload.trace, workload.lengths_from) if workload else ()
-        yield tuple(name for name in named if name is not None)
+def names_of(workload: Workload | None, policy: str | None, seeds: Sequence[int]) -> list[str]:
+    """Return the names of the files that a workload takes requests or lengths from."""
+    return list(_filled_names(_named(workload), policy, seeds))
+
+
+def _named(workload: Workload | None) -> tuple[str, ...]:
+    """Return the traces that a workload names."""
+    named = (workload.trace, workload.lengths_from) if workload else ()
+    return tuple(name for name in named if name is not None)
+
+
+def _filled_names(named: Sequence[str], policy: str | None, seeds: Sequence[int]) -> Iterator[str]:
+    return (_filled(one, policy, seed) for one in named for seed in _needed(one, seeds))
 
 
 def _needed(name: str, seeds: Sequence[int]) -> Sequence[int]:

@@ -102,3 +102,17 @@ def test_how_a_log_is_read_says_that_it_is_one(tmp_path, capsys):
     assert "1: missing column ttft_ms" in capsys.readouterr().err
     assert run(path, "--read", "format=csv") == 2
     assert "no column arrival: read.columns.arrival" in capsys.readouterr().err
+
+
+def test_a_fit_says_which_requests_of_its_log_it_does_without(tmp_path, capsys, simulated):
+    """They loaded the server that was measured, and the fit took others' steps to be longer."""
+    header, *rows = exports.table(simulated).splitlines()
+    at = header.split(",").index("output_tokens")
+    failed = rows[0].split(",")
+    failed[at] = ""
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([header, *rows, ",".join(failed)]))
+    options = [word for setting in SETTINGS for word in ("--set", setting)]
+    run(path, "--read", "failed=leave-out", "--split", "1", *options)
+    told = f"caution: without 1 of {len(rows) + 1} requests, which failed"
+    assert told in capsys.readouterr().out

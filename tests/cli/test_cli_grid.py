@@ -611,3 +611,17 @@ def test_dry_run_refuses_to_overwrite_what_a_run_refuses(run, file, tmp_path):
         assert run("grid", file, "--dry-run", "--overwrite", "--out", str(tmp_path / out)) == told
     new = run("grid", file, "--dry-run", "--overwrite", "--out", str(tmp_path / "new.zarr"))
     assert new[0] == 0
+
+
+def test_runs_and_dry_runs_tell_which_requests_of_a_log_are_left_out(run, tmp_path):
+    """Only `kvsweep trace` and `replay` did: a log with few outputs looked like a light load."""
+    rows = "".join(f"{i},32,{4 if i % 2 else ''}\n" for i in range(10))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    read = 'trace = "t.csv"\nread = { failed = "leave-out" }\n'
+    text = re.sub(r"(\[workload\]\n).*?\n\n", rf"\1{read}\n", BASE, count=1, flags=re.DOTALL)
+    write_sweep(tmp_path, text + "[grid]\nseed = [0]\n")
+    told = "t.csv: without 5 of 10 requests, which failed, or were of a warm-up"
+    assert f"trace        {told}" in run("grid", "small.toml", "--dry-run")[1]
+    size = json.loads(run("grid", "small.toml", "--dry-run", "--json")[1])
+    assert [line.startswith(told) for line in size["traces"]] == [True]
+    assert f"trace: {told}" in run("grid", "small.toml")[2]

@@ -407,3 +407,14 @@ def test_one_request_list_is_said_also_at_the_end_of_the_range(run, tmp_path):
     assert "--between looks further (one request list: no interval)\n" in out
     _, out, _ = run("size", sweep, "--find", "instances", *limit, "--set", "cache.gpu_blocks=[900]")
     assert "1, the least there is (one request list: no interval)\n" in out
+
+
+def test_a_search_tells_which_requests_of_a_log_are_left_out(run, tmp_path):
+    """What is left out needs servers too, and nothing was said of it."""
+    text = "arrival_s,prompt_tokens,output_tokens\n0,32,4\n1,32,4\n2,32,\n"
+    (tmp_path / "t.csv").write_text(text)
+    trace = 'trace = "t.csv"\nread = { failed = "leave-out" }'
+    trace = SWEEP.replace("requests = 60\nrate = 500.0", trace)
+    sweep = str(write_sweep(tmp_path, trace.replace("{ count = 4 }", "[0]")))
+    err = run("size", sweep, "--find", "blocks", "--target", "ttft_p99_ms<=100000")[2]
+    assert "trace: t.csv: without 1 of 3 requests, which failed" in err
