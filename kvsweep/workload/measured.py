@@ -24,6 +24,8 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Units of time, by how many a second has."""
 
 _MAX_NAMES = 2**15
+_TODAY_S = range(946_684_800, 4_102_444_800)
+"""Seconds since 1970 from the year 2000 to 2100: in a unit too large no clock tells as much."""
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -114,8 +116,25 @@ def _microseconds(arrival: NDArray[Any], rows: Rows, where: str) -> Integers:
             f"{where}{rows.places[late[0]]}: arrives more than {MAX_TIME_US} us after the first "
             f"request, {where}{rows.places[first]}"
         )
+    _check_unit(arrival, rows, where)
     found: Integers = since_us.astype(np.int64)
     return found
+
+
+def _check_unit(arrival: NDArray[Any], rows: Rows, where: str) -> None:
+    """Refuse times that are of today in a smaller unit, and in theirs beyond what a clock tells.
+
+    Taken as they are, requests would come a thousand times as slowly, and any server would do.
+    """
+    last = int(np.argmax(arrival))
+    value, per_second = arrival[last].item(), PER_SECOND[rows.unit]
+    for unit, many in PER_SECOND.items():
+        if many > per_second and int(value / many) in _TODAY_S:
+            raise InputError(
+                f"{where}{rows.places[last]}: arrival: {value} {rows.unit} are "
+                f"{value / per_second / 31_556_952:,.0f} years: are they {unit}? read.time_unit "
+                "says it, or the end of the column's name"
+            )
 
 
 def _requests(

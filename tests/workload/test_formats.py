@@ -1018,3 +1018,24 @@ def test_times_in_short_units_that_are_not_read_are_refused(tmp_path, name):
     path = write(tmp_path, f"{name},in,out\n1,5,6\n")
     read = (f"columns.arrival={name}", "columns.prompt=in", "columns.output=out", "time_unit=s")
     assert "ends in a unit that is not read; write it in seconds" in refused(path, *read)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "told"),
+    [
+        ("ts,in,out\n1793696400123,5,6\n1793696410123,5,6\n", "s", "56,840 years: are they ms?"),
+        ("ts,in,out\n1793696400123456,5,6\n", "ms", "56,840 years: are they us?"),
+        ("ts,in,out\n1793696400123456789,5,6\n", "us", "56,840 years: are they ns?"),
+        ("ts,in,out\n1793696400123456.5,5,6\n", "s", "56,839,976 years: are they us?"),
+        ('{"ts": 1793696400123, "in": 5, "out": 6}\n' * 2, "s", "56,840 years: are they ms?"),
+    ],
+)
+def test_times_since_1970_in_too_large_a_unit_are_refused(tmp_path, text, unit, told):
+    """Milliseconds taken for seconds: requests came a thousand times as slowly, and nobody said."""
+    names = ("columns.arrival=ts", "columns.prompt=in", "columns.output=out")
+    assert told in refused(write(tmp_path, text), *names, f"time_unit={unit}")
+
+
+def test_dates_of_the_year_9999_are_not_too_late(tmp_path):
+    path = write(tmp_path, f"{OWN_HEAD}\n9999-12-31T23:59:59,5,6\n")
+    assert len(load(path).requests) == 1
