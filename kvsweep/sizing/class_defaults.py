@@ -118,7 +118,7 @@ def text_model(whole: Values) -> tuple[str, Architecture, Values]:
     Raises
     ------
     InputError
-        If it names no architecture, or one that is not known.
+        If it names no architecture, or one that is not known; or a key is misspelled.
     """
     names = whole.words("architectures")
     if not names:
@@ -128,5 +128,6 @@ def text_model(whole: Values) -> tuple[str, Architecture, Values]:
     defaults = DEFAULTS.get(names[0], {})
     if text.word("model_type") == "ministral3":
         defaults = MINISTRAL3
+    text.check_spelling()
     found = Values(defaults | text.table, text.where)
     return names[0], about, with_layers(found) if about.states == "pattern" else found

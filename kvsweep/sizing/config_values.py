@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_TOKENS
 
 _NEEDED = object()
+
+_OTHER_NAMES = {
+    "head_dim": ("head_size", "d_head"),
+    "layer_types": (),
+    "max_position_embeddings": (),
+    "num_key_value_heads": ("num_kv_heads", "n_kv_heads", "kv_heads"),
+    "sliding_window": (),
+}
+"""Keys that something else stands for where they are missing, and what others call them."""
+_ALIKE = 0.92  # of difflib's ratio: `head_dims` is, `v_head_dim` is a key of its own
 
 
 class Values:
@@ -24,6 +34,24 @@ class Values:
     def __init__(self, table: dict[str, Any], where: str) -> None:
         self.table = table
         self.where = where
+
+    def check_spelling(self) -> None:
+        """Refuse a key that looks like one that is missing, as blocks would be those without it.
+
+        Raises
+        ------
+        InputError
+            At the first.
+        """
+        from difflib import get_close_matches
+
+        for key, others in _OTHER_NAMES.items():
+            if key in self.table:
+                continue
+            alike = get_close_matches(key, list(self.table), n=1, cutoff=_ALIKE)
+            for found in [*alike, *(name for name in others if name in self.table)]:
+                told = f"{self.where}: {dotted((found,))}: unknown key; did you mean {key!r}?"
+                raise InputError(told)
 
     def count(self, key: str, default: Any = _NEEDED, most: int = MAX_TOKENS) -> int:
         """Return a whole number of at least 1; `default` if the key is missing or null.

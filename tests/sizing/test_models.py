@@ -524,3 +524,28 @@ def test_all_numbers_of_gpus_that_fit_are_offered():
     """Of phi-4's 10 key-value heads 5 and 10 were missing."""
     with pytest.raises(InputError, match=r"divisible by it: 1, 2, 5, 10, 20, 40$"):
         serve(load_model("phi-4"), Asked(tp=3), None)
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("num_key_value_heads", "num_key_value_head"),
+        ("num_key_value_heads", "num_kv_heads"),
+        ("head_dim", "head_dims"),
+        ("max_position_embeddings", "max_position_embedding"),
+    ],
+)
+def test_a_misspelled_key_of_the_cache_is_refused(key, written):
+    """It was left out: of 8 heads that were written otherwise, all 32 were taken for the cache."""
+    table = {name: value for name, value in LLAMA.items() if name != key}
+    where = r"^config\.json: " if key != "head_dim" else r"^config\.json: text_config: "
+    if key == "head_dim":
+        table = {"architectures": ["LlamaForCausalLM"], "text_config": table}
+    inside = table.get("text_config", table)
+    inside[written] = 128
+    with pytest.raises(InputError, match=f"{where}{written}: unknown key; did you mean '{key}'"):
+        model_from_config(table, "config.json")
+
+
+def test_keys_that_are_alike_and_right_are_no_misspelling():
+    model_from_config({**LLAMA, "v_head_dim": 128, "num_kv_heads": 8}, "config.json")
