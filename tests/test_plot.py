@@ -1570,3 +1570,13 @@ def test_what_all_lines_of_a_trend_share_is_told_once():
     (axes,) = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes
     assert [text.get_text() for text in axes.texts] == [policy]
     assert axes.get_title(loc="left").startswith("cliff: where")
+
+
+def test_the_rate_of_a_trace_is_drawn_of_whole_bins():
+    """The last bar was that of the rest of a bin, so that every load seemed to end at nothing."""
+    panel, late = (style.new_figure(2.0).subplots() for _ in range(2))
+    seconds = np.arange(0, 601)
+    _draw_rate(panel, seconds * 10**6)
+    assert panel.patches[0].get_data().values.tolist() == [1.0] * 40
+    _draw_rate(late, (seconds + 22) * 10**6)
+    assert late.patches[0].get_data().values.tolist() == [1.0] * 39

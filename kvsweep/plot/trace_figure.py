@@ -85,12 +85,13 @@ def _divided(values: Any, by: float) -> Any:
 
 
 def _draw_rate(panel: Axes, arrival_us: NDArray[np.int64]) -> None:
-    from kvsweep.traces.info import rate_over_time
+    from kvsweep.traces.info import rate_over_time, whole_bins
 
     begin, width, counts = rate_over_time(arrival_us)
-    edges = begin + width * np.arange(len(counts) + 1)
-    unit, seconds = _unit_of(float(edges[-1] - begin))
-    panel.stairs(counts / width, edges / seconds, fill=True, color=style.colour(0))
+    first, end = whole_bins(begin, len(counts))
+    edges = begin + width * np.arange(first, end + 1)
+    unit, seconds = _unit_of(float(width * len(counts)))
+    panel.stairs(counts[first:end] / width, edges / seconds, fill=True, color=style.colour(0))
     panel.set_title(f"Arrivals, requests/s in bins of {width:,} s", loc="left", fontsize=7.5)
     panel.set_xlabel(f"time ({unit})")
     panel.set_ylim(bottom=0)

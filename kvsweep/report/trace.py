@@ -7,6 +7,7 @@ from typing import Any
 
 from kvsweep.analysis.wording import MISSING, counted, left_out_lines, number
 from kvsweep.report.table import table
+from kvsweep.traces.info import whole_bins
 
 NOTHING_SHARED = (
     "There is nothing to find: no request begins with a full block of an earlier one, or the file "
@@ -58,9 +59,8 @@ def _lengths(found: Mapping[str, Any]) -> str:
 
 def _arrival_lines(arrivals: Mapping[str, Any]) -> list[str]:
     counts = arrivals["bin_requests"]
-    late = arrivals["bins_from_s"] > 0
-    whole = counts[late:-1]  # the last bin is cut, and the first of a late trace
-    calmest = min(whole or counts)
+    first, end = whole_bins(arrivals["bins_from_s"], len(counts))
+    calmest = min(counts[first:end])
     peak = f"{number(arrivals['peak_rps'])} requests/s in the busiest {arrivals['bin_s']} s"
     lines = [f"arrivals  {peak}, {number(calmest / arrivals['bin_s'])} in the calmest"]
     cv, spread = arrivals["gap_cv"], arrivals["dispersion"]

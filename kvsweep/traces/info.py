@@ -67,6 +67,16 @@ def rate_over_time(arrival_us: NDArray[np.int64]) -> tuple[int, int, NDArray[np.
     return int(bins[0]) * width, width, np.bincount(bins - bins[0])
 
 
+def whole_bins(begin: int, bins: int) -> tuple[int, int]:
+    """Return the first of so many bins that is whole, and the first after it that is not.
+
+    The last one is cut, and the first of a trace that begins late: their rates come out too low.
+    Where no other is there, all count.
+    """
+    first = int(begin > 0)
+    return (first, bins - 1) if bins - 1 > first else (0, bins)
+
+
 def _arrivals(arrival_us: NDArray[np.int64]) -> dict[str, Any]:
     gaps = np.diff(arrival_us)  # whole: of equal ones the deviation is none, not a rounding
     span = float(arrival_us[-1] - arrival_us[0]) / 1e6
