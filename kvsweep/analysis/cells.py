@@ -152,7 +152,7 @@ def _variable(ds: xr.Dataset, name: str, ok: xr.DataArray) -> NDArray[np.float64
     """Read a variable; the dataset does not keep what it was stored as."""
     from kvsweep.store import load
 
-    array = variables.get(load(ds.copy(), name), name, ok)
+    array = variables.as_stored(load(ds.copy(), name), name, ok)
     found: NDArray[np.float64] = array.transpose(*ok.dims, ..., missing_dims="ignore").values
     return found
 

@@ -26,7 +26,10 @@ class Crossing:
 
 @dataclass(frozen=True, eq=False)
 class SeedCliffs:
-    """The cliff of each seed on its own curve, float64 (seeds,), NaN where there is none."""
+    """The cliff of each seed on its own curve, float64 (seeds,), NaN where there is none.
+
+    Seeds ascend.
+    """
 
     values: Floats
     mean: float

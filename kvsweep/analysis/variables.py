@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.axis_checks import check_axes
+from kvsweep.analysis.seed_order import by_seed
 from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
@@ -106,8 +107,8 @@ def names(ds: xr.Dataset) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArray:
-    """Return measure `name` as float64, NaN where there is no value.
+def get(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Return measure `name` as float64, NaN where there is no value, with its seeds in order.
 
     That is in every cell whose status is not ``ok``, and where a cell has no such thing: an
     instance, a request of a round or class, a count that its rule book does not give.
@@ -120,8 +121,6 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
     name : str
         A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``,
         unless it was assigned as a variable of its own.
-    ok : xr.DataArray, optional
-        Where the status is ``ok``, if that was looked at already.
 
     Returns
     -------
@@ -133,6 +132,14 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
     InputError
         If there is no such measure, it holds no numbers, or it is a mean that may hold the marker
         of counts that are absent.
+    """
+    return by_seed(as_stored(ds, name))
+
+
+def as_stored(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArray:
+    """Return what `get` does, with the seeds as they lie in `ds`.
+
+    `ok` is where the status is ``ok``, if that was looked at already.
     """
     array = _quantile(ds, name)
     if name in ds.data_vars:

@@ -10,6 +10,7 @@ from matplotlib.ticker import PercentFormatter
 
 from kvsweep.analysis import statistics
 from kvsweep.analysis.request_times import scales, times
+from kvsweep.analysis.seed_order import by_seed
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
@@ -182,7 +183,7 @@ def _drawn(
 
     Lines are the share of requests up to each `x`.
     """
-    lines = split_lines(found, "request")
+    lines = split_lines(by_seed(found), "request")
     if len(lines) > MAX_LINES:
         raise InputError(
             f"metric: {found.name!r} has {len(lines)} curves, at most {MAX_LINES} fit a figure; "

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.seed_order import by_seed
 from kvsweep.config.axes import SEED
 from kvsweep.errors import InputError
 from kvsweep.policies import Status
@@ -74,7 +75,8 @@ def _problem(ds: xr.Dataset, cliff: Cliff, store: Where, folder: Path) -> Proble
     # Of what --at has chosen one value is left.
     fixed = {name: ds[name].item() for name in axes if name in ds.coords and name not in ds.dims}
     values = [float(value) for value in cliff.axis]
-    seeds = tuple(int(seed) for seed in np.atleast_1d(ds[SEED].values)) if SEED in ds.coords else ()
+    there = np.sort(np.atleast_1d(ds[SEED].values)) if SEED in ds.coords else ()
+    seeds = tuple(int(seed) for seed in there)
     return Problem(
         sweep=sweep,
         axis=axis,
@@ -135,7 +137,7 @@ def _simulated(ds: xr.Dataset, along: str, labels: Labels) -> NDArray[np.bool_]:
     """
     if "status" not in ds or SEED not in ds["status"].dims:
         return np.ones(ds.sizes.get(SEED, 1), np.bool_)
-    status = ds["status"].sel(labels).transpose(along, SEED)
+    status = by_seed(ds["status"]).sel(labels).transpose(along, SEED)
     pending = variables.in_words(status, status.values) == Status.PENDING.label
     done: NDArray[np.bool_] = ~pending.any(axis=0)
     return done if done.any() else np.ones_like(done)

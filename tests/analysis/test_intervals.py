@@ -4,17 +4,21 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import stdtrit
 
 from analysis.synthetic import dataset
 from kvsweep.analysis import statistics, student
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.cliff_scan import Scan, scan_group
+from kvsweep.analysis.compare import compare
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.hypervolume import front_share
 from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.seed_order import by_seed
 from kvsweep.errors import InputError
+from kvsweep.explorer import answers
 from kvsweep.report import cliff_text, effects_text, pareto_text
 
 BLOCKS = np.arange(1000.0, 2001.0, 100.0)
@@ -196,3 +200,43 @@ def test_a_confidence_that_the_resamples_do_not_reach_is_refused():
     message = "which takes 20,000 or more, but those of up to 0.999$"
     with pytest.raises(InputError, match=message):
         statistics.check_bootstrap(0.9999, 2000)
+
+
+def shuffled(ds):
+    """Return the same cells with their seeds in another order."""
+    return ds.isel(seed=np.roll(np.arange(ds.sizes["seed"]), 1))
+
+
+def same(found, other):
+    """Whether two analyses tell the same, to the last bit."""
+    return json.dumps(found.to_dict()) == json.dumps(other.to_dict())
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_the_order_of_the_seeds_decides_nothing(seeds):
+    """Resamples are drawn by place: an end of an interval of 3 seeds moved by 10 blocks."""
+    values = np.ascontiguousarray(np.stack(list(studies(seeds, 2))).swapaxes(1, 2))
+    status = xr.DataArray(np.full(values.shape, "ok", "U8"), dims=("policy", "gpu_blocks", "seed"))
+    status[0, 3, seeds - 1] = "failed"
+    ds = dataset(
+        values, policies=["a", "b"], blocks=BLOCKS, seeds=np.arange(seeds) * 7, status=status
+    )
+    other = shuffled(ds)
+    assert same(find_cliff(ds), find_cliff(other))
+    assert same(*(factorial_effects(each, "preemption_rate") for each in (ds, other)))
+    assert same(*(pareto_front(each, ["preemption_rate:min"]) for each in (ds, other)))
+    second = ds.assign(preemption_rate=1.1 * ds["preemption_rate"])
+    assert same(
+        compare(ds, second, "preemption_rate"), compare(other, shuffled(second), "preemption_rate")
+    )
+    assert answers.curves([ds.isel(policy=0)], "preemption_rate", "gpu_blocks") == (
+        answers.curves([other.isel(policy=0)], "preemption_rate", "gpu_blocks")
+    )
+
+
+def test_seeds_in_order_or_without_numbers_are_taken_as_they_lie():
+    array = dataset(np.zeros((2, 3)), blocks=[1, 2], seeds=[0, 1, 5])["preemption_rate"]
+    assert by_seed(array) is array
+    assert by_seed(array.drop_vars("seed")).identical(array.drop_vars("seed"))
+    assert list(by_seed(array.isel(seed=[2, 0, 1]))["seed"].values) == [0, 1, 5]
+    assert by_seed(array.isel(seed=0)).identical(array.isel(seed=0))

@@ -545,3 +545,15 @@ def test_few_sessions_are_told_where_a_rate_is_searched_for_a_cliff(tmp_path):
     assert warning.kind == "burst"
     assert "where a session lasts 18" in warning.text
     assert "the cliff is that of a burst" in warning.text
+
+
+def test_a_store_that_is_half_done_may_have_its_seeds_in_any_order(tmp_path):
+    sweep = make_sweep(tmp_path, SMALL.replace("count = 40", "count = 4"))
+    ds = run_grid(sweep, out=tmp_path / "grid.zarr").load()
+    half = ds.assign(status=ds["status"].where(ds.seed < 3, "pending"))
+    found, turned = (
+        answer_from(some, find_cliff(some, threshold=0.05), tmp_path / "grid.zarr").to_dict()
+        for some in (half, half.isel(seed=[3, 1, 2, 0]))
+    )
+    assert turned == found
+    assert {c["seeds"] for group in found["groups"] for c in group["candidates"]} == {3}
