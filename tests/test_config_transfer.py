@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kvsweep.config import load_sweep, parse_scenario, preset_names
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.config.roofline import Device, Shape
-from kvsweep.config.transfer import links, transfer_text
+from kvsweep.config.transfer import links, pull_gb_per_s, transfer_text
 from kvsweep.errors import InputError
 from kvsweep.simulate.lane_records import lane_record
 from kvsweep.sizing.shapes import load_model
@@ -239,3 +239,23 @@ def test_groups_of_layers_share_the_bytes_of_a_token():
     assert transfer_text(two).endswith(
         "over 49,152 bytes a token on each GPU, in blocks of one of 2 groups"
     )
+
+
+def sides(usual, cache):
+    """Return a scenario of which a prefill instance has one GPU."""
+    prefill = {"instances": 1, "latency": {"model": "llama-3.1-8b/h100/tp1"}}
+    cluster = {"kv_transfer_bandwidth": 0.381, "prefill": prefill, "decode": {"instances": 1}}
+    return parse_scenario({"cache": cache, "latency": usual, "cluster": cluster}, "t.json")
+
+
+@pytest.mark.parametrize(
+    ("usual", "cache", "told"),
+    [
+        (TP2, {}, 49.94),
+        (TP2, {"kv_bytes_per_token": LLAMA_TOKEN / 4}, 24.97),  # a byte for each channel
+        ({"beta": [1]}, {}, 49.94),
+        ({"beta": [1]}, {"kv_bytes_per_token": LLAMA_TOKEN / 2}, 24.97),  # of decode alone
+    ],
+)
+def test_a_link_between_sides_is_that_of_each_gpu_where_these_are_fewer(usual, cache, told):
+    assert pull_gb_per_s(sides(usual, cache)) == pytest.approx(told, rel=1e-3)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem, Name, Positive, Section
 from kvsweep.config.groups import attention_groups
+from kvsweep.config.pools import ROLES, pools_of
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from kvsweep.config.cache_section import Cache
+    from kvsweep.config.pools import Pool
     from kvsweep.config.scenario import Scenario
 
 OFFLOAD_OF_RULES = {"vllm": "write-through", "blis": "watermark"}
@@ -163,11 +165,33 @@ def known_token_bytes(scenario: Scenario, folder: Path | None) -> float | None:
     folder : Path or None
         Where files that it names are; None: files are not read, they may be gone.
     """
-    known, preset = scenario.cache.kv_bytes_per_token, scenario.latency.model
-    if known is not None or scenario.model is not None or preset is None:
+    known = scenario.cache.kv_bytes_per_token
+    if known is not None or scenario.model is not None:
         return known
-    readable = folder is not None or not preset.endswith(".toml")
-    return load_preset(preset, folder or Path()).gpu_token_bytes if readable else None
+    return _preset_bytes(scenario.latency.model, folder)
+
+
+def _preset_bytes(preset: str | None, folder: Path | None) -> float | None:
+    """Return the bytes of a token on a GPU that a preset tells."""
+    if preset is None or (folder is None and preset.endswith(".toml")):
+        return None
+    return load_preset(preset, folder or Path()).gpu_token_bytes
+
+
+def _pool_bytes(scenario: Scenario, pool: Pool, folder: Path | None) -> float | None:
+    """Return the bytes of a token on a GPU of a pool, which may have others, or another number.
+
+    Which it has is told by the preset of its step times: where those of the scenario are a
+    preset's too, as many more as there.
+    """
+    known = known_token_bytes(scenario, folder)
+    if pool.latency is None:
+        return known
+    own = _preset_bytes(pool.latency.model, folder)
+    usual = _preset_bytes(scenario.latency.model, folder)
+    if own is None or known is None:
+        return own
+    return None if usual is None else known * own / usual
 
 
 def tier_text(scenario: Scenario, folder: Path) -> str:
@@ -207,10 +231,23 @@ def transfer_text(cache: Cache) -> str:
 def pull_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | None:
     """Return the GB/s of each GPU from prefill to decode; None if that is not known, or no link.
 
-    `folder` as `known_token_bytes` has it.
+    Of the side with fewer GPUs, where the sides differ: each of them moves more. `folder` as
+    `known_token_bytes` has it.
     """
+    return max(_sides_gb_per_s(scenario, folder).values(), default=None)
+
+
+def _sides_gb_per_s(scenario: Scenario, folder: Path | None) -> dict[str, float]:
+    """Return the GB/s of each GPU from prefill to decode by role, without those not known."""
     bandwidth = scenario.cluster.kv_transfer_bandwidth
-    return None if bandwidth is None else _gb_per_s(bandwidth, scenario, folder)
+    if bandwidth is None:
+        return {}
+    found = {role: _pool_bytes(scenario, pool, folder) for role, pool in pools_of(scenario.cluster)}
+    return {
+        role: _moved(bandwidth, token, scenario)
+        for role, token in found.items()
+        if token is not None
+    }
 
 
 def pull_tokens_per_us(gb_per_s: float, scenario: Scenario, folder: Path | None) -> float | None:
@@ -224,20 +261,30 @@ def pull_tokens_per_us(gb_per_s: float, scenario: Scenario, folder: Path | None)
 
 def _gb_per_s(bandwidth: float, scenario: Scenario, folder: Path | None) -> float | None:
     token = known_token_bytes(scenario, folder)
-    # Tokens are counted in each group, which has its part of the bytes of a token.
-    shared = sharing_groups(scenario.cache)
-    return None if token is None else bandwidth * token / shared / GIGA_PER_MICRO
+    return None if token is None else _moved(bandwidth, token, scenario)
+
+
+def _moved(bandwidth: float, token: float, scenario: Scenario) -> float:
+    """Return the GB/s of so many tokens per microsecond.
+
+    Tokens are counted in each group, which has its part of the bytes of a token.
+    """
+    return bandwidth * token / sharing_groups(scenario.cache) / GIGA_PER_MICRO
 
 
 def pull_text(scenario: Scenario, folder: Path) -> str:
-    """Write the speed of transfers from prefill to decode."""
+    """Write the speed of transfers from prefill to decode, of each side where they differ."""
     bandwidth = scenario.cluster.kv_transfer_bandwidth
     assert bandwidth is not None
     text = f"{_three_digits(bandwidth)} tokens/us from prefill to decode"
-    reached = pull_gb_per_s(scenario, folder)
-    if reached is None:
+    reached = _sides_gb_per_s(scenario, folder)
+    if not reached:
         return text
-    return f"{text}: {reached:,.4g} GB/s of each GPU"
+    told = {role: f"{speed:,.4g}" for role, speed in reached.items()}
+    if len(told) == len(ROLES) and len(set(told.values())) == 1:
+        return f"{text}: {told['prefill']} GB/s of each GPU"
+    sides = ", ".join(f"{speed} GB/s of each GPU of {role}" for role, speed in told.items())
+    return f"{text}: {sides}"
 
 
 def _three_digits(value: float) -> str:

@@ -625,3 +625,22 @@ def test_runs_and_dry_runs_tell_which_requests_of_a_log_are_left_out(run, tmp_pa
     size = json.loads(run("grid", "small.toml", "--dry-run", "--json")[1])
     assert [line.startswith(told) for line in size["traces"]] == [True]
     assert f"trace: {told}" in run("grid", "small.toml")[2]
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (
+            'model = "llama-3.1-8b/h100/tp1"',
+            "49.94 GB/s of each GPU of prefill, 24.97 GB/s of each GPU of decode",
+        ),
+        ('model = "llama-3.1-8b/h100/tp2"', "24.97 GB/s of each GPU"),
+        ("beta = [5000, 10, 5]", "24.97 GB/s of each GPU of decode"),
+    ],
+)
+def test_dry_run_tells_whose_gpus_the_link_from_prefill_to_decode_has(run, tmp_path, own, told):
+    """Of one GPU the link was told at half its speed, as if it were one of two."""
+    text = "[workload]\nrequests = 5\nrate = 9.0\n[cluster]\nkv_transfer_bandwidth = 0.381\n"
+    text += f"[cluster.prefill]\ninstances = 1\nlatency = {{ {own} }}\n[cluster.decode]\n"
+    text += 'instances = 1\n[grid]\nseed = [0]\n[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    (tmp_path / "a.toml").write_text(text)
+    size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
+    assert size["transfers"] == [f"0.381 tokens/us from prefill to decode: {told}"]
