@@ -9,7 +9,7 @@ import kvsweep
 from kvsweep.config import sweep as sweeps
 from kvsweep.config.canonical import SCENARIOS, canonical
 from kvsweep.errors import InputError
-from kvsweep.store import scenarios_of
+from kvsweep.store import restored_sweep, scenarios_of
 
 TEXT = """
 title = "base"
@@ -383,3 +383,24 @@ def test_keys_that_the_kvsweep_of_a_store_did_not_know_are_not_told_as_set_in_it
         kvsweep.merge(["b.zarr", "a.zarr"], out="m.zarr")
     with pytest.raises(InputError, match=r"scenario\.workload\.requests is 20 in"):
         run(tmp_path, TEXT.replace("= 20\n", "= 30\n"), shard="2/2", out="b.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("base", text) for text in ("[]", "null", "{", '{"cache": 3}')],
+        *[("sweep", text) for text in ("{}", '{"grid": {}}', "[]", "{")],
+        ("base", None),
+    ],
+)
+def test_attributes_that_are_no_sweeps_are_told_in_one_line(tmp_path, name, value):
+    """A dataset whose attributes somebody has changed ended in a traceback."""
+    told = {"sweep": json.dumps(canonical(make_sweep(tmp_path, TEXT))), "base": "{}", "toml": TEXT}
+
+    def restored():
+        sweep = restored_sweep(told | {name: value}, tmp_path / "a.zarr", tmp_path)
+        return sweep.scenario(sweep.first_point)
+
+    with pytest.raises(InputError) as problem:
+        restored()
+    assert "\n" not in str(problem.value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.analysis.settings import foreign_axes
+from kvsweep.analysis.settings import foreign_axes, sweep_of
 from kvsweep.config.axes import SEED
+from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,8 +57,7 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
 
 def _sweep(ds: xr.Dataset) -> dict[str, Any]:
     try:
-        found = json.loads(ds.attrs.get("sweep", "{}"))
-    except (TypeError, ValueError):
+        found = sweep_of(ds)
+    except InputError:
         return {}
-    complete = isinstance(found, dict) and {"grid", "policies", "scenario"} <= found.keys()
-    return found if complete else {}
+    return found if {"grid", "policies", "scenario"} <= found.keys() else {}

@@ -5,7 +5,6 @@ What is typed are the values of options, which messages name: ``--at``, ``--metr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from kvsweep.analysis.effect_records import Effects
 from kvsweep.analysis.effects import factorial_effects, joint_effects, refuse_none
 from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.config.axes import POLICY, SAMPLE
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import out_of_range
@@ -118,7 +118,7 @@ def cliff_of(ds: xr.Dataset, given: Mapping[str, Any]) -> Cliff:
     InputError
         If neither says what to look for.
     """
-    own = _sweep_of(ds).get("cliff") or {}
+    own = sweep_of(ds).get("cliff") or {}
     asked = own | {key: value for key, value in given.items() if value is not None}
     if "threshold" in own and given.get("threshold") is None:
         check_threshold(own, asked["metric"], lambda name: _units(ds, name))
@@ -201,7 +201,7 @@ def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
         )
     if objectives is not None:
         return pareto_front(ds, objectives.split(","))
-    asked = _sweep_of(ds).get("pareto")
+    asked = sweep_of(ds).get("pareto")
     return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
 
 
@@ -247,8 +247,3 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
         raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
     levels = [listed(d[2]) for d in designs]
     return refuse_none(ds, joint_effects(ds, metric, levels, over.pop(), **asked))
-
-
-def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:
-    sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
-    return sweep

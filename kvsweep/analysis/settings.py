@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, dimension_names
-from kvsweep.config.canonical import leaves
+from kvsweep.config.canonical import SCENARIOS, leaves
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError
 from kvsweep.policies import Routing
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _TRACE = "workload.trace"
+_TABLES = ("grid", "policies", "scenario", SCENARIOS, "design")
+_ASKED = ("cliff", "pareto")
+"""Of a sweep: what is a table, and what is one or null."""
 
 
 def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
@@ -28,7 +31,36 @@ def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
         If the attribute is another's.
     """
     sweep: dict[str, Any] = attribute(ds, "sweep", {})
+    if not _is_sweep(sweep):
+        raise no_attribute_of_a_store("sweep")
     return sweep
+
+
+def _is_sweep(found: dict[str, Any]) -> bool:
+    """Whether what an attribute holds is laid out as `kvsweep.config.canonical` does."""
+    tables = [found.get(key, {}) for key in _TABLES]
+    asked = [found.get(key) for key in _ASKED]
+    if not all(isinstance(table, dict) for table in (*tables, *filter(_is_some, asked))):
+        return False
+    grid, policies, scenario, others, design = tables
+    within = [*policies.values(), *others.values(), *filter(_is_some, scenario.values())]
+    return (
+        all(isinstance(values, list) for values in grid.values())
+        and all(isinstance(table, dict) for table in within)
+        and isinstance(design.get("ranges", {} if "method" not in design else None), dict)
+    )
+
+
+def _is_some(value: Any) -> bool:
+    return value is not None
+
+
+def no_attribute_of_a_store(name: str) -> InputError:
+    """Say that an attribute holds what no store has there."""
+    return InputError(
+        f"ds: its attribute {name!r} is not that of a store: give it back, "
+        ".assign_attrs(store.attrs)"
+    )
 
 
 def attribute(ds: xr.Dataset, name: str, otherwise: Any) -> Any:
@@ -41,13 +73,10 @@ def attribute(ds: xr.Dataset, name: str, otherwise: Any) -> Any:
     """
     try:
         found = json.loads(ds.attrs[name]) if name in ds.attrs else otherwise
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, type(otherwise)):
-        raise InputError(
-            f"ds: its attribute {name!r} is not that of a store: give it back, "
-            ".assign_attrs(store.attrs)"
-        )
+        raise no_attribute_of_a_store(name)
     return found
 
 

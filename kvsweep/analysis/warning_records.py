@@ -39,6 +39,17 @@ class ResultWarning:
         return self.text
 
 
+_KINDS = {"kind": str, "text": str, "cells": int, "of": int, "worst": dict}
+"""Of what kind the fields of a warning are, where it is stored."""
+
+
+def is_told(entry: Any) -> bool:
+    """Whether what was read holds a warning."""
+    if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
+        return False
+    return all(isinstance(entry[name], kind) for name, kind in _KINDS.items())
+
+
 @dataclass(frozen=True)
 class Seen:
     """Where something is seen.

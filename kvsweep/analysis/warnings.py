@@ -28,9 +28,15 @@ from kvsweep.analysis.losses import (
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.one_priority import classless_scorer, constant_priority, one_priority
 from kvsweep.analysis.router_memory import short_memory
-from kvsweep.analysis.settings import attribute, foreign_axes, sweep_of, values_of
+from kvsweep.analysis.settings import (
+    attribute,
+    foreign_axes,
+    no_attribute_of_a_store,
+    sweep_of,
+    values_of,
+)
 from kvsweep.analysis.steadiness import burst, filling, held_back, queue_growth
-from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
+from kvsweep.analysis.warning_records import ResultWarning, Seen, is_told, seen
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.config.memory import BLOCK_SIZE
@@ -213,7 +219,10 @@ def _of_block_sizes(ds: xr.Dataset) -> list[ResultWarning]:
 
 def _known(ds: xr.Dataset) -> list[ResultWarning]:
     """Return the warnings that are stored with a sweep."""
-    return [ResultWarning(**entry) for entry in attribute(ds, ATTRIBUTE, [])]
+    entries = attribute(ds, ATTRIBUTE, [])
+    if not all(map(is_told, entries)):
+        raise no_attribute_of_a_store(ATTRIBUTE)
+    return [ResultWarning(**entry) for entry in entries]
 
 
 @checked

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.config.axes import POLICY
 from kvsweep.config.canonical import SCENARIOS, canonical
 from kvsweep.errors import InputError
+from kvsweep.store.metadata import reason_of
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -31,7 +32,23 @@ def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) ->
         It, for messages.
     folder : Path
         Folder that names of files are relative to.
+
+    Raises
+    ------
+    InputError
+        If it cannot be, as of a dataset whose attributes somebody has changed.
     """
+    try:
+        return _restored(attributes, store, folder)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{store}: its attributes are not those of a sweep: {reason_of(error)}"
+        ) from error
+
+
+def _restored(attributes: Mapping[str, Any], store: Where, folder: Path) -> Sweep:
     from kvsweep.config import Sweep
     from kvsweep.config.axes import Axis, dimension_names
     from kvsweep.config.design import Design
@@ -39,14 +56,16 @@ def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) ->
     from kvsweep.config.source import Source
     from kvsweep.config.until import Until
 
-    told = json.loads(attributes["sweep"])
+    told, base = (json.loads(attributes[name]) for name in ("sweep", "base"))
+    if not isinstance(base, dict) or not all(isinstance(each, dict) for each in base.values()):
+        raise TypeError("its base is no table of sections")
     names = dimension_names(list(told["grid"]))
     return Sweep(
         path=folder / store.name,
         title=told["title"],
         question=told["question"],
         text=attributes["toml"],
-        base=json.loads(attributes["base"]),
+        base=base,
         policies=told["policies"],
         axes=tuple(Axis(key, names[key], tuple(v)) for key, v in told["grid"].items()),
         cliff=told["cliff"] and AskedCliff.model_validate(told["cliff"]),
@@ -81,7 +100,7 @@ def scenarios_of(
     told = json.loads(attributes["sweep"])
     if SCENARIOS in told:
         return dict(told[SCENARIOS])
-    if len(told["grid"].get(POLICY, ())) < 2:
+    if len(told.get("grid", {}).get(POLICY, ())) < 2:
         return {}
     for folder in folders:
         with suppress(InputError):

@@ -16,6 +16,7 @@ from kvsweep.analysis.effects import factorial_effects, refuse_none
 from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.warnings import warnings_in, warnings_of
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import SAMPLE, SEED
@@ -89,7 +90,7 @@ class StoreReport:
 
     def __init__(self, path: Where, ds: xr.Dataset, name: str) -> None:
         self.path, self.ds, self.name = path, ds, name
-        self.sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
+        self.sweep = sweep_of(ds)
         self.cliff: Cliff | None = None
         self._without: list[str] = []  # why something that the sweep asks for cannot be told
         if self.sweep.get("cliff"):

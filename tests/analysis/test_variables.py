@@ -11,6 +11,7 @@ import kvsweep
 from analysis.synthetic import dataset, h8, status
 from kvsweep.analysis import cells, variables
 from kvsweep.analysis.effects import factorial_effects
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 
@@ -299,3 +300,37 @@ def test_attributes_that_are_no_sweep_are_told_so(value):
             call(ds)
     with pytest.raises(InputError, match=r"^ds: its attribute 'warnings' is not that of a store"):
         kvsweep.warnings_of(h8(3).assign_attrs(warnings="{}" if value == "[]" else value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("[1]", '["text"]', "[[]]", "[{}]", '[{"kind": "a"}]'),
+        '[{"kind": "a", "text": "b", "cells": "1", "of": 1, "worst": {}}]',
+        '[{"kind": "a", "text": "b", "cells": 1, "of": 1, "worst": {}, "more": 1}]',
+    ],
+)
+def test_warnings_that_no_store_has_are_told_so(value):
+    """They ended in a traceback of the record that they were to be."""
+    told = r"^ds: its attribute 'warnings' is not that of a store: give it back"
+    with pytest.raises(InputError, match=told):
+        kvsweep.warnings_of(h8(3).assign_attrs(warnings=value))
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        *({"grid": 1}, {"grid": ["policy"]}, {"grid": {"policy": "a"}}, {"grid": None}),
+        *({"policies": []}, {"policies": {"a": 1}}, {"scenario": None}, {"scenario": {"cache": 3}}),
+        *({"design": None}, {"design": {"method": "saltelli"}}, {"cliff": "rate"}, {"pareto": 3}),
+        {"scenarios": {"a": []}},
+    ],
+)
+def test_a_sweep_of_another_layout_is_told_to_be_none(sweep):
+    """What is JSON, and a table, was taken for a sweep: a traceback where a part was looked up."""
+    ds = h8(3).assign_attrs(sweep=json.dumps(sweep))
+    told = r"^ds: its attribute 'sweep' is not that of a store: give it back, \.assign_attrs\(store"
+    for call in (kvsweep.find_cliff, lambda ds: kvsweep.compare(ds, ds, "preemption_rate")):
+        with pytest.raises(InputError, match=told):
+            call(ds)
+    assert unit_gib(ds, "gpu_blocks") is None
