@@ -920,3 +920,16 @@ def test_an_idle_tier_of_the_decode_side_is_told_where_one_pays(warned):
     found = warned(cache=f'{TIER}"vllm"', cluster=f"{sides}kv_transfer_bandwidth = 10.0")
     told = "take a tier of the prefill side, as a decode instance pulls before it loads"
     assert found["idle-tier"].text.endswith(told)
+
+
+def test_priorities_that_age_without_classes_are_told(warned):
+    """All age alike: 'age' was first come, first served, without a word."""
+    engine = 'max_num_seqs = 8\nscheduler = "priority"\npriority = "age"\npriority_age_ms = 50.0'
+    few = workload(requests=50)
+    found = warned(engine=engine, workload=few)
+    assert list(found) == ["one-priority"]
+    assert found["one-priority"].text.startswith(
+        "engine.priority 'age' gives all requests the same priority in all 3 cells, as all are of "
+        "one SLO class, or of none, and age alike: it is as 'constant'; give clients"
+    )
+    assert list(warned(engine=engine, workload=few + CLIENTS)) == []

@@ -22,19 +22,27 @@ if TYPE_CHECKING:
 NO, DRAWN, REPLAYED = "", "drawn", "replayed"
 
 _OWN_WEIGHT = {SloClass.CRITICAL.label, SloClass.BATCH.label, SloClass.BACKGROUND.label}
+_BY_CLASS = {Priority.SLO_CLASS.label, Priority.AGE.label}
 _GIVE = "give clients, or requests of a trace, an slo_class"
 
 
 def one_priority(cells: Cells) -> ResultWarning | None:
-    """Warn of priorities by SLO class of requests that are all of one class, or of none."""
+    """Warn of priorities by SLO class of requests that are all of one class, or of none.
+
+    Also where they age: the longest waiting one comes first then, as it does without.
+    """
     where = _where(cells, _by_class, lambda found: not _own(found) and _levels_of(found) < 2)
     found = None if where is None else seen(cells, where, cells.ok)
     if found is None:
         return None
+    scenario = cells.scenario(found.worst)
+    assert scenario is not None  # where it is seen
+    aging = ", and age alike" if scenario.engine.priority == Priority.AGE.label else ""
     return found.warning(
         "one-priority",
-        f"engine.priority 'slo-class' gives all requests the same priority{found.share}, as all "
-        f"are of one SLO class, or of none: it is as 'constant'; {_GIVE}",
+        f"engine.priority '{scenario.engine.priority}' gives all requests the same "
+        f"priority{found.share}, as all are of one SLO class, or of none{aging}: "
+        f"it is as 'constant'; {_GIVE}",
     )
 
 
@@ -91,7 +99,7 @@ def _where(
 
 
 def _by_class(scenario: Scenario) -> str:
-    if scenario.engine.priority != Priority.SLO_CLASS.label or not is_urgent_first(scenario):
+    if scenario.engine.priority not in _BY_CLASS or not is_urgent_first(scenario):
         return NO
     return _list_of(scenario, lambda classes: _levels(classes) < 2)
 
