@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.plot import plot_cdf
 from kvsweep.simulate.backlog import queue_growth
+from kvsweep.webpage.one_store import StoreReport
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 
@@ -933,3 +935,24 @@ def test_priorities_that_age_without_classes_are_told(warned):
         "one SLO class, or of none, and age alike: it is as 'constant'; give clients"
     )
     assert list(warned(engine=engine, workload=few + CLIENTS)) == []
+
+
+def test_a_cliff_in_a_part_of_a_store_is_judged_by_its_sessions(warned, tmp_path):
+    """`kvsweep cliff STORE --at` took single requests for what the cluster fills up with."""
+    sessions = '{ rounds = 4, think_time_s = 60.0, arrivals = "closed-loop" }'
+    axes = '"workload.rate" = [1.0, 40.0]\n"cache.gpu_blocks" = [3000, 4000]\nseed = { count = 3 }'
+    cliff = 'metric = "tpot_p99_ms"\nalong = "rate"\nthreshold = 20.0'
+    of = workload(requests=160, sessions=sessions)
+    told = warned(workload=of, grid=axes, cliff=cliff)["burst"]
+    part = kvsweep.open_results(tmp_path / "w.zarr").sel(gpu_blocks=4000)
+    found = {each.kind: each for each in warnings_of_cliff(part, "rate", tmp_path / "w.zarr")}
+    assert (told.cells, found["burst"].cells) == (12, 6)
+    assert "where a session lasts 18" in found["burst"].text
+    page = " ".join(islice(StoreReport(tmp_path / "w.zarr", part, "a").sections(), 3))
+    assert "where a session lasts 18" in page
+    one = part.isel(seed=0)
+    found = {each.kind: each for each in warnings_of_cliff(one, "rate", tmp_path / "w.zarr")}
+    assert (found["burst"].cells, found["burst"].of) == (2, 2)
+    blocks = kvsweep.open_results(tmp_path / "w.zarr").sel(rate=40.0)
+    found = warnings_of_cliff(blocks, "gpu_blocks", tmp_path / "w.zarr")
+    assert not any("session" in each.text for each in found)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kvsweep.analysis.assumed_blocks import assumed_blocks
 from kvsweep.analysis.cells import Cells, cells_of
+from kvsweep.analysis.chosen import cells_of_part
 from kvsweep.analysis.fast_link import fast_link, fast_tier
 from kvsweep.analysis.kept_blocks import all_kept
 from kvsweep.analysis.losses import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from kvsweep.addresses import Where
     from kvsweep.config import Scenario
 
 ATTRIBUTE = "warnings"
@@ -184,11 +186,13 @@ def warnings_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
     return [*find_warnings(cells_of(ds, cliff=cliff)), *_of_block_sizes(ds)]
 
 
-def warnings_of_cliff(ds: xr.Dataset, along: str) -> list[ResultWarning]:
+def warnings_of_cliff(
+    ds: xr.Dataset, along: str, store: Where | None = None
+) -> list[ResultWarning]:
     """Return what misleads in a cliff of `ds`: also what only a run of the sweep could tell.
 
-    Whether a rate is steady is told by the sessions of the scenarios, which are not known here; of
-    a whole store, along the axis that its sweep asks for, it is stored.
+    Whether a rate is steady is told by the sessions of the scenarios; of a whole store, along the
+    axis that its sweep asks for, it is stored.
 
     Parameters
     ----------
@@ -196,15 +200,31 @@ def warnings_of_cliff(ds: xr.Dataset, along: str) -> list[ResultWarning]:
         Results, or some values of them.
     along : str
         The axis that was scanned.
+    store : path or Address, optional
+        Where they are stored: then a part of them, or another axis, is judged by the scenarios of
+        the sweep, which are built again.
     """
     found = warnings_in(ds, cliff=True)
-    asked = sweep_of(ds).get("cliff") or {}
-    if asked.get("along") != along or any(not c.dims for c in ds["status"].coords.values()):
+    known = _of_rates(ds, along, store)
+    if known is None:
         return found
+    told = {each.kind: each for each in known}
+    kept = [each for each in found if each.kind not in OF_RATES or each.kind in told]
+    return [told.pop(each.kind, each) for each in kept] + list(told.values())
+
+
+def _of_rates(ds: xr.Dataset, along: str, store: Where | None) -> list[ResultWarning] | None:
+    """Return the warnings of rates that a run would tell of a cliff; None: it is not known."""
     if foreign_axes(ds):  # what is stored is of one of several stores
-        return found
-    stored = {each.kind: each for each in _known(ds) if each.kind in OF_RATES}
-    return [stored.pop(each.kind, each) for each in found] + list(stored.values())
+        return None
+    asked = sweep_of(ds).get("cliff") or {}
+    whole = all(each.dims for each in ds["status"].coords.values())
+    if whole and asked.get("along") == along and ATTRIBUTE in ds.attrs:
+        return [each for each in _known(ds) if each.kind in OF_RATES]
+    cells = None if store is None else cells_of_part(ds, along, store)
+    if cells is None:
+        return None
+    return [warning for check in (burst, filling, held_back) if (warning := check(cells))]
 
 
 def _of_block_sizes(ds: xr.Dataset) -> list[ResultWarning]:

@@ -147,7 +147,7 @@ def cliff(
 
     ds = read(store, at)
     found = cliff_of(ds, given)
-    warnings = warnings_of_cliff(ds, found.along)
+    warnings = warnings_of_cliff(ds, found.along, store)
     advice, why_not = _recommended(ds, found, store)
     if as_json:
         told = advice.to_dict() if advice else None

@@ -17,7 +17,7 @@ from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.analysis.settings import sweep_of
-from kvsweep.analysis.warnings import warnings_in, warnings_of
+from kvsweep.analysis.warnings import warnings_in, warnings_of, warnings_of_cliff
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
@@ -140,8 +140,12 @@ class StoreReport:
 
     def _warnings(self) -> str:
         chosen = any(not coordinate.dims for coordinate in self.ds["status"].coords.values())
-        cliff = self.cliff is not None
-        found = warnings_in(self.ds, cliff=cliff) if chosen else warnings_of(self.ds)
+        if not chosen:
+            found = warnings_of(self.ds)
+        elif self.cliff is None:
+            found = warnings_in(self.ds)
+        else:
+            found = warnings_of_cliff(self.ds, self.cliff.along, self.path)
         items = "".join(f"<li>{text(' '.join(str(item).split()))}</li>" for item in found)
         return f"{heading('Warnings')}<ul>{items}</ul>" if items else ""
 
