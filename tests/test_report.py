@@ -673,3 +673,14 @@ def test_axes_that_are_stacked_have_a_value_of_each():
     (axis,) = [line.split() for line in lines if line.endswith("a, 10, a, 20, b, 10, b, 20")]
     assert axis[:2] == ["x", "4"]
     assert [line.split()[-1] for line in lines if line.startswith("x a, 10")] == ["0"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(1234.5671, 1234.5672), (0.12345678, 0.12345679), (12345678.5, 12345678.25), (1.00000001, 1)],
+)
+def test_settings_of_many_digits_have_names_of_their_own(values):
+    """Of eight digits and more four were written: two rates of a table were both 1,235."""
+    names = [label({"rate": value}) for value in values]
+    assert len(set(names)) == len(values)
+    assert [float(name.removeprefix("rate ").replace(",", "")) for name in names] == list(values)

@@ -18,8 +18,11 @@ T = TypeVar("T")
 
 MISSING = "-"
 
-EXACT = 7
-"""Digits of a setting that are all written, where no more make it up."""
+EXACT = 15
+"""Digits of a setting that are all written, where no more make it up: all that a number keeps.
+
+What was calculated, as 100 / 3 or a value between the ends of a range, has more as a rule.
+"""
 
 WHOLE = 2.0**63  # from here on no integer of a result is
 
@@ -185,13 +188,13 @@ def gathered(
 def level(value: Any) -> str:
     """Write one level of a factor: names as they are, but for what turns text.
 
-    Numbers have all of their digits if these are few, as somebody chose them, and others those of
-    `number`. An axis that ``ds.stack`` has made of several has a value of each.
+    Numbers have all of their digits if somebody chose them, and others those of `number`. An axis
+    that ``ds.stack`` has made of several has a value of each.
 
     Examples
     --------
-    >>> level("base"), level(1000.2), level(1000), level(100 / 3), level(True)
-    ('base', '1,000.2', '1,000', '33.33', 'true')
+    >>> level("base"), level(1000.2), level(12345.6789), level(100 / 3), level(True)
+    ('base', '1,000.2', '12,345.6789', '33.33', 'true')
     """
     if isinstance(value, tuple | list):
         return ", ".join(map(level, value))
