@@ -131,7 +131,8 @@ def _of_tier(scenario: Scenario) -> tuple[Any, ...]:
     """Return what tells the speed of a CPU tier, which many variants have in common."""
     cache = scenario.cache
     made = cache.transfer_bandwidth, cache.link_gb_per_s, cache.link, cache.kv_bytes_per_token
-    return (*made, len(cache.groups), scenario.latency.model)
+    sides = repr([scenario.cluster.prefill, scenario.cluster.decode])
+    return (*made, len(cache.groups), scenario.latency.model, sides)
 
 
 def _texts(sweep: Sweep, cells: Plan) -> dict[str, Any]:

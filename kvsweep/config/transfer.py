@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem, Name, Positive, Section
 from kvsweep.config.groups import attention_groups
-from kvsweep.config.pools import ROLES, pools_of
+from kvsweep.config.pools import ROLES, RolePool, pools_of
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_TOKEN_BYTES
@@ -195,11 +196,29 @@ def _pool_bytes(scenario: Scenario, pool: Pool, folder: Path | None) -> float | 
 
 
 def tier_text(scenario: Scenario, folder: Path) -> str:
-    """Write the speed of a CPU tier, in GB/s too where the bytes of a token tell them."""
+    """Write the speed of a CPU tier, in GB/s too where the bytes of a token tell them.
+
+    All instances have one in tokens: of a side whose GPUs hold others of a token, theirs is told.
+    """
     text, reached = transfer_text(scenario.cache), tier_gb_per_s(scenario, folder)
-    if scenario.cache.link_gb_per_s is not None or reached is None:
+    if reached is None:
         return text
-    return f"{text}: {reached:,.4g} GB/s of each GPU"
+    usual = f"{reached:,.4g}"
+    if scenario.cache.link_gb_per_s is None:
+        text = f"{text}: {usual} GB/s of each GPU"
+    sides = _tier_sides(scenario, folder)
+    others = [f"{speed} GB/s of each GPU of {role}" for role, speed in sides if speed != usual]
+    return ", ".join([text, *others])
+
+
+def _tier_sides(scenario: Scenario, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the GB/s between each GPU and its CPU by role, of those with a tier where known."""
+    bandwidth = scenario.cache.transfer_bandwidth
+    for role, pool in pools_of(scenario.cluster):
+        if isinstance(pool, RolePool) and pool.cpu_blocks != 0 and bandwidth is not None:
+            token = _pool_bytes(scenario, pool, folder)
+            if token is not None:
+                yield role, f"{_moved(bandwidth, token, scenario):,.4g}"
 
 
 def tier_gb_per_s(scenario: Scenario, folder: Path | None = None) -> float | None:

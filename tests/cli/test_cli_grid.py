@@ -644,3 +644,18 @@ def test_dry_run_tells_whose_gpus_the_link_from_prefill_to_decode_has(run, tmp_p
     (tmp_path / "a.toml").write_text(text)
     size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
     assert size["transfers"] == [f"0.381 tokens/us from prefill to decode: {told}"]
+
+
+@pytest.mark.parametrize(("tier", "told"), [("", True), (", cpu_blocks = 0", False)])
+def test_dry_run_tells_the_speed_of_a_tier_beside_other_gpus_too(run, tmp_path, tier, told):
+    """Tokens that have twice the bytes on a GPU of prefill take twice the link at that speed."""
+    text = "[workload]\nrequests = 5\nrate = 9.0\n[cache]\ncpu_blocks = 50\ngpu_blocks = 2000\n"
+    text += 'offload = "vllm"\n[grid]\nseed = [0]\n[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    text += "[cluster]\n"
+    text += "kv_transfer_bandwidth = 0.381\ndecode = { instances = 1 }\nprefill = { instances = 1"
+    text += f'{tier}, latency = {{ model = "llama-3.1-8b/h100/tp1" }} }}\n'
+    (tmp_path / "a.toml").write_text(text)
+    size = json.loads(run("grid", "a.toml", "--dry-run", "--json")[1])
+    usual = "0.848 tokens/us: 55.6 GB/s (pcie5-x16) over 65,536 bytes a token on each GPU"
+    more = ", 111.2 GB/s of each GPU of prefill" if told else ""
+    assert size["transfers"][0] == f"{usual}{more}"
