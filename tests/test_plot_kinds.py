@@ -37,11 +37,12 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import level, number
 from kvsweep.config.design import Design
 from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
 from kvsweep.plot.cliff_rows import plot_many_cliffs
+from kvsweep.plot.curve import split_lines
 from kvsweep.plot.extent import near_threshold
 from kvsweep.plot.labels import elided, panel_title
 from kvsweep.plot.medium import current
@@ -1307,3 +1308,14 @@ def test_what_is_above_a_panel_is_broken_at_a_comma():
     )
     assert panel_title("a" * 30, 9) == "aaaa\u2026aaaa"
     assert panel_title(f"{'a' * 30}, b", 9) == "aaaaa\u2026aaa,\nb"
+
+
+def test_calculated_settings_that_four_digits_write_alike_have_names_of_their_own():
+    """Rates between 1,000 and 1,001 had a line each, and all of them one name."""
+    rates = np.linspace(1000.0, 1000.4, 4)
+    ds = at_rates(h8(3).isel(gpu_blocks=slice(0, None, 9), policy=[0]), rates)
+    assert len(set(map(level, rates.tolist()))) < 4
+    told = check_layout(plot.plot_cliff(ds, find_cliff(ds)))
+    assert sum(name.startswith("rate 1,000") for name in set(told)) == 4
+    lines = split_lines(ds["preemption_rate"].isel(policy=0, drop=True), "gpu_blocks")
+    assert [float(name.split()[-1].replace(",", "")) for name, _ in lines] == rates.tolist()

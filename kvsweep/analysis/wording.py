@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -164,25 +165,53 @@ def label(labels: dict[str, Any]) -> str:
 
     Switches are named as a sweep file has them, ``enable_prefix_caching true``.
     """
-    parts = [
-        level(value) if isinstance(value, str) else f"{name} {level(value)}"
-        for name, value in labels.items()
-    ]
+    return _named({name: (value, level(value)) for name, value in labels.items()})
+
+
+def _named(written: dict[str, tuple[Any, str]]) -> str:
+    """Put a combination together, of values and how they are written."""
+    parts = (text if isinstance(value, str) else f"{name} {text}"
+             for name, (value, text) in written.items())  # fmt: skip
     return ", ".join(parts)
 
 
+def labels_of(combinations: Sequence[dict[str, Any]]) -> list[str]:
+    """Name combinations as `label` does, with all digits where that names two of them alike.
+
+    Examples
+    --------
+    >>> labels_of([{"rate": 1000 + n / 3} for n in (0, 1, 2)])
+    ['rate 1,000', 'rate 1,000.3333333333334', 'rate 1,001']
+    """
+    found = [label(each) for each in combinations]
+    often = Counter(found)
+    return [
+        name if often[name] == 1 else _named({key: (v, _whole(v)) for key, v in each.items()})
+        for name, each in zip(found, combinations, strict=True)
+    ]
+
+
+def _whole(value: Any) -> str:
+    return f"{float(value):,}".removesuffix(".0") if _is_float(value) else level(value)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isfinite(value))
+
+
 def gathered(
-    items: Iterable[T], labels_of: Callable[[T], dict[str, Any]]
+    items: Iterable[T], labels_of_item: Callable[[T], dict[str, Any]]
 ) -> list[tuple[str, list[T]]]:
     """Collect items that have equal labels, in their order, each time with the name of these.
 
     Numbers that are written alike need not be equal.
     """
-    found: dict[str, tuple[str, list[T]]] = {}
+    found: dict[str, tuple[dict[str, Any], list[T]]] = {}
     for item in items:
-        labels = labels_of(item)
-        found.setdefault(repr(labels), (label(labels), []))[1].append(item)
-    return list(found.values())
+        labels = labels_of_item(item)
+        found.setdefault(repr(labels), (labels, []))[1].append(item)
+    names = labels_of([labels for labels, _ in found.values()])
+    return [(name, some) for name, (_, some) in zip(names, found.values(), strict=True)]
 
 
 def level(value: Any) -> str:

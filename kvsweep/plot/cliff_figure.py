@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import BY_VALUE, gathered, label
+from kvsweep.analysis.wording import BY_VALUE, gathered, labels_of
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -143,7 +143,7 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         side: Literal["left", "right"] = "right" if cliff.generous == "high" else "left"
         whole.set_xlabel(flat, loc=side, fontsize=6.5, color=style.FAINT_INK)
     frame_close_up(whole, x_limits, y_limits)
-    if any(names := elided([label(group.labels) for group in cliff.groups])):
+    if any(names := elided(labels_of([group.labels for group in cliff.groups]))):
         key(whole, cliff, names)
         lay_out(figure)
         make_room(whole, cliff, list(cliff.groups), names, (x_limits, y_limits))
@@ -191,7 +191,7 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
     axes.set_xlim(*until_flat(cliff))
     for i, group in enumerate(groups):
         mark(axes, group, style.colour(i), cliff.past)
-    names = elided([label(dict(list(group.labels.items())[:1])) for group in groups])
+    names = elided(labels_of([dict(list(group.labels.items())[:1]) for group in groups]))
     texts = [row_text(cliff, group, name) for group, name in zip(groups, names, strict=True)]
     style.number_axis(axes, array[cliff.along], unit_gib(ds, cliff.along))
     key(axes, cliff, texts, fontsize=6.5)

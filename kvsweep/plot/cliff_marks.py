@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
-from kvsweep.analysis.wording import interval_ends, label, number, outside, seeds_counted
+from kvsweep.analysis.wording import interval_ends, labels_of, number, outside, seeds_counted
 from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.extent import room_beside
@@ -143,7 +143,7 @@ def frame_close_up(
 
 def draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
     """Draw one row per group: its cliff and interval, single seeds as ticks, the numbers above."""
-    names = elided([label(group.labels) for group in cliff.groups])
+    names = elided(labels_of([group.labels for group in cliff.groups]))
     for i, (group, name) in enumerate(zip(cliff.groups, names, strict=True)):
         y, colour = -float(i), style.colour(i)
         if group.per_seed is not None and cliff.seeds and cliff.seeds > 1:

@@ -9,7 +9,7 @@ import numpy as np
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import BY_VALUE, interval_ends, label, number
+from kvsweep.analysis.wording import BY_VALUE, interval_ends, labels_of, number
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.cliff_marks import passing
@@ -66,7 +66,7 @@ def _rows(ds: xr.Dataset, cliff: Cliff) -> Figure:
         _frame(axes, ds, cliff)
         for place, group in enumerate(cliff.groups):
             _draw(axes, cliff, group, place)
-        names = elided([label(group.labels) for group in cliff.groups], LETTERS)
+        names = elided(labels_of([group.labels for group in cliff.groups]), LETTERS)
         axes.set_yticks(range(count), names)
         axes.set_ylim(count - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)

@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import BY_VALUE, label, number, seeds_counted
+from kvsweep.analysis.wording import BY_VALUE, labels_of, number, seeds_counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -289,5 +289,5 @@ def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:
     values = array.transpose(*dims, "seed", along).values
     names = [np.asarray(array[d].values).tolist() for d in dims]
     flat = values.reshape(-1, *values.shape[-2:])
-    labels = [label(dict(zip(dims, combo, strict=True))) for combo in product(*names)]
+    labels = labels_of([dict(zip(dims, combo, strict=True)) for combo in product(*names)])
     return list(zip(labels, flat, strict=True))
