@@ -37,7 +37,7 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import level, number
+from kvsweep.analysis.wording import labels_of, level, number
 from kvsweep.config.design import Design
 from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
@@ -46,6 +46,7 @@ from kvsweep.plot.curve import split_lines
 from kvsweep.plot.extent import near_threshold
 from kvsweep.plot.labels import elided, panel_title
 from kvsweep.plot.medium import current
+from kvsweep.report.cliff import cliff_text
 
 
 def lines_of(axes):
@@ -1317,5 +1318,7 @@ def test_calculated_settings_that_four_digits_write_alike_have_names_of_their_ow
     assert len(set(map(level, rates.tolist()))) < 4
     told = check_layout(plot.plot_cliff(ds, find_cliff(ds)))
     assert sum(name.startswith("rate 1,000") for name in set(told)) == 4
+    names = labels_of([group.labels for group in find_cliff(ds).groups])
+    assert all(name in cliff_text(find_cliff(ds)) for name in names)
     lines = split_lines(ds["preemption_rate"].isel(policy=0, drop=True), "gpu_blocks")
     assert [float(name.split()[-1].replace(",", "")) for name, _ in lines] == rates.tolist()

@@ -12,6 +12,7 @@ from kvsweep.analysis.wording import (
     counted,
     interval_ends,
     label,
+    labels_of,
     level,
     number,
     outside,
@@ -52,7 +53,9 @@ def cliff_sentences(cliff: Cliff) -> list[str]:
 def cliff_parts(cliff: Cliff) -> list[str]:
     """Return the lines of `cliff_text`, tables whole."""
     parts = [*cliff_sentences(cliff), ""]
-    parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
+    names = labels_of([group.labels for group in cliff.groups])
+    rows = [_cliff_row(*each) for each in zip(names, cliff.groups, strict=True)]
+    parts.append(table(_CLIFF_HEADER, rows))
     if known := _known_ratios(cliff):
         parts += ["", f"Ratios of cliffs{' (paired by seed)' if cliff.seeds else ''}"]
         parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in known[:MAX_RATIOS]]))
@@ -126,12 +129,12 @@ def _support(cliff: Cliff, group: GroupCliff) -> str:
     return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {seeds})"
 
 
-def _cliff_row(group: GroupCliff) -> tuple[str, ...]:
+def _cliff_row(name: str, group: GroupCliff) -> tuple[str, ...]:
     """Return the table row of one group."""
     seeds = group.per_seed
     lost = "" if seeds is None else f"{sum(seeds.outcomes[kind] for kind in _OUTCOMES):,}"
     return (
-        label(group.labels),
+        name,
         number(group.mean_curve.value),
         interval_text(group.interval),
         MISSING if seeds is None else mean_and_sd(seeds.mean, seeds.sd),
