@@ -625,6 +625,8 @@ def test_runs_and_dry_runs_tell_which_requests_of_a_log_are_left_out(run, tmp_pa
     size = json.loads(run("grid", "small.toml", "--dry-run", "--json")[1])
     assert [line.startswith(told) for line in size["traces"]] == [True]
     assert f"trace: {told}" in run("grid", "small.toml")[2]
+
+
 @pytest.mark.parametrize(
     ("own", "told"),
     [

@@ -1,7 +1,6 @@
 """One engine's scheduler: which requests compute how many tokens in the next step."""
 
 from dataclasses import dataclass, field
-from math import inf
 
 from .pool import BlockPool
 from .tier import CpuTier

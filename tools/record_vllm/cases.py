@@ -17,7 +17,7 @@ _BOTH = (
     *("pd-both", "pd-spec-both", "pd-hybrid-both", "pd-state-both", "pd-lease-both"),
     *("pd-offload-both", "pd-offload-hybrid-both", "pd-offload-spec-both"),
 )
-"""Where prefill instances have the ``kv_role`` ``kv_both``; asynchronous all, as else nothing differs."""
+"""Where prefill instances have the ``kv_role`` ``kv_both``; asynchronous, else nothing differs."""
 
 FEATURES = (
     *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),

@@ -80,7 +80,7 @@ class ExplicitScheduler(Scheduler):
     calls : int
         Schedules made so far, empty ones included.
     loads : bool
-        Whether copies may fill blocks, in no order with the steps on their way, or vLLM takes it so.
+        Whether copies may fill blocks, in no order with steps on their way, or vLLM takes it so.
     owed : list of request
         On decode instances: those that are done, and whose blocks the batch on its way writes to.
     """
