@@ -473,3 +473,18 @@ def test_a_number_too_long_to_be_written_is_like_no_word(tmp_path):
     sweep = sweep_of(tmp_path, 'policy = ["a"]', "[policies.a]\n")
     with pytest.raises(InputError, match=r"unknown policy an integer of 20,?000 bits; allowed"):
         load_sweep(sweep, (f"grid.policy=[0x{'f' * 5000}]",))
+
+
+def test_the_kv_role_of_prefill_instances_matters_asynchronously_alone(tmp_path):
+    both = "[cluster]\nkv_transfer_bandwidth = 1.0\nprefill = { instances = 1 }\n"
+    both += 'decode = { instances = 1 }\nprefill_kv_role = "kv_both"\n'
+    grid = '"cache.gpu_blocks" = [100, 200]'
+    made = load_sweep(sweep_of(tmp_path, grid, both + "[engine]\nasync_scheduling = true"))
+    assert made.scenario(made.first_point).cluster.prefill_kv_role == "kv_both"
+    with pytest.raises(InputError, match="prefill_kv_role: has no effect: needs engine"):
+        load_sweep(sweep_of(tmp_path, grid, both))
+    known = "cluster.prefill_kv_role: .*'kv_consumer'; allowed: kv_producer, kv_both"
+    with pytest.raises(InputError, match=known):
+        load_sweep(sweep_of(tmp_path, grid, both.replace("kv_both", "kv_consumer")))
+    message = refused(cluster={"instances": 2, "prefill_kv_role": "kv_both"})
+    assert message.endswith("has no effect: needs prefill and decode apart")

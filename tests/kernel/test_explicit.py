@@ -632,3 +632,22 @@ def test_a_prompt_of_which_attention_has_all_but_the_last_token_is_not_pulled():
 
 def test_a_prompt_of_one_token_is_pulled_whole():
     assert _pulls_of([(0, [[1, 1]])]) == [[0, 2 * 16]]
+
+
+@pytest.mark.parametrize("more", [{}, {"async_scheduling": True}, {"drafts": 2}])
+def test_without_chunked_prefill_no_request_is_longer_than_a_step(more):
+    """Prompt and output: vLLM takes no `max_model_len` above the budget then."""
+    more = dict(more)
+    engine = {"enable_chunked_prefill": False, "max_num_seqs": 4, "max_num_batched_tokens": 64}
+    if drafts := more.pop("drafts", 0):
+        engine["speculative"] = {"tokens": drafts, "method": "draft", "acceptance": 0.5}
+    scenario = {"latency": {"beta": [1000, 10, 5]}, "engine": engine | more}
+    requests = [
+        {"id": i, "arrival_us": 500 * i, "prompt": [[i, 60]], "output": [90 + i, output]}
+        for i, output in enumerate((3, 4, 5, 6))
+    ]
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+    assert twin.differences(trace) == []
+    statuses = twin.run_kernel(trace).outputs.request_status
+    dropped = [RequestStatus(status).label == "dropped_unservable" for status in statuses]
+    assert dropped == [False, False, True, True]

@@ -510,3 +510,14 @@ def test_a_tier_beside_prefill_and_decode_apart_is_a_connector_behind_the_link(t
         "blocks_per_chunk": 2,
         "eviction_policy": "arc",
     }
+
+
+def test_the_kv_role_of_a_prefill_server_is_that_of_the_sweep(tmp_path):
+    model = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n[engine]\nasync_scheduling = true\n'
+    cluster = "[cluster]\nkv_transfer_bandwidth = 1.0\n"
+    cluster += "prefill = { instances = 1 }\ndecode = { instances = 1 }\n"
+    usual = told_connectors(served_by(tmp_path, model + cluster).notes)
+    assert usual["prefill"]["kv_role"] == "kv_producer"
+    both = served_by(tmp_path, model + cluster + 'prefill_kv_role = "kv_both"\n')
+    told = told_connectors(both.notes)
+    assert [told[side]["kv_role"] for side in ("prefill", "decode")] == ["kv_both", "kv_consumer"]

@@ -299,3 +299,15 @@ def test_a_head_beside_offload_and_windows_alone_is_refused():
     cache["groups"] = [{"kind": "sliding", "window": 8}]
     with pytest.raises(InputError, match=r"method: 'eagle', beside a connector and windows alone"):
         read_scenario(scenario(engine=engine, cache=cache), "x")
+
+
+def test_prefill_instances_may_have_both_roles_of_vllm():
+    apart = {"prefill_instances": 1, "decode_instances": 1}
+    usual = read_scenario(scenario(cluster=apart), "x").disaggregation
+    assert usual.prefill_kv_role == "kv_producer"
+    cases = [make_case("pd-lease-both", seed)["scenario"] for seed in range(4)]
+    found = [read_scenario(case, "x") for case in cases]
+    assert {case.disaggregation.prefill_kv_role for case in found} == {"kv_both"}
+    assert all(case.async_scheduling for case in found)
+    with pytest.raises(InputError, match=r"cluster\.prefill_kv_role: .*kv_producer"):
+        read_scenario(scenario(cluster=apart | {"prefill_kv_role": "kv_consumer"}), "x")

@@ -414,3 +414,37 @@ def test_connectors_that_are_not_simulated_are_refused(prefill, decode, told):
     with pytest.raises(InputError) as caught:
         taken(both(prefill, decode), TIER)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "options", "told"),
+    [
+        ("kv_both", "kv_both", "", "kv_both"),
+        ("kv_both", "kv_consumer", "", "kv_both"),
+        ("kv_producer", "kv_both", "", None),
+        ("kv_both", "kv_both", "--no-async-scheduling", None),
+    ],
+)
+def test_a_prefill_server_of_both_roles_is_told_where_that_matters(prefill, decode, options, told):
+    text = "\n---\n".join(
+        yaml.safe_dump(deployment(name, role, replicas=1))
+        for name, role in (("prefill", prefill), ("decode", decode))
+    )
+    found = taken(with_option(text, options) if options else text)
+    assert cluster(found).get("prefill_kv_role") == told
+    assert found.scenario.cluster.prefill_kv_role == (told or "kv_producer")
+
+
+def with_option(text, option):
+    """Return a manifest in which each server has one more option."""
+    documents = list(yaml.safe_load_all(text))
+    for each in documents:
+        each["spec"]["template"]["spec"]["containers"][0]["args"].append(option)
+    return yaml.safe_dump_all(documents)
+
+
+def test_the_role_of_several_connectors_is_that_beside_them():
+    """vLLM's scheduler reads that of all, whatever NixlConnector has."""
+    prefill = several("kv_both", NIXL | {"kv_role": "kv_producer"}, OFFLOAD)
+    found = taken(both(prefill, several("kv_consumer", NIXL, OFFLOAD)), TIER)
+    assert cluster(found)["prefill_kv_role"] == "kv_both"

@@ -13,6 +13,9 @@ from record_vllm.workloads import SHAPES, Dials, make_requests
 _HEADS = ("pd-spec-hybrid", "pd-spec-hybrid-kept")
 """Where an EAGLE head may draft beside prefill and decode apart and groups of layers."""
 
+_WHOLE = ("async-whole", "offload-whole", "hybrid-whole", "spec-whole", "pd-whole")
+"""Where steps take whole prompts, and some requests are too long for one."""
+
 _BOTH = (
     *("pd-both", "pd-spec-both", "pd-hybrid-both", "pd-state-both", "pd-lease-both"),
     *("pd-offload-both", "pd-offload-hybrid-both", "pd-offload-spec-both"),
@@ -30,13 +33,13 @@ FEATURES = (
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
-    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_BOTH),
+    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_BOTH, *_WHOLE),
 )
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
 with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
 and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
 `pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both, with `both`
-prefill instances whose role that is;
+prefill instances whose role that is; with `whole` there are no chunks;
 `spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
 but some blocks in the cache."""
 
@@ -66,7 +69,7 @@ _EITHER = (
     *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
     *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
     *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
-    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept"),
+    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_WHOLE),
 )
 
 
@@ -105,6 +108,8 @@ def make_case(feature: str, seed: int) -> Document:
         _keep_states(draft)
     if "longest" in draft.features:
         _limit(draft)
+    if "whole" in draft.features:
+        _take_whole(draft)
     _check_head(draft)
     if "kept" in draft.features:
         _keep_some(draft)
@@ -201,6 +206,16 @@ def _without_chunks(draft: _Draft) -> None:
     draft.engine["long_prefill_token_threshold"] = 0
     draft.engine["max_num_batched_tokens"] = max(*tokens, draft.engine["max_num_seqs"])
     draft.tags.append("whole prompts")
+
+
+def _take_whole(draft: _Draft) -> None:
+    """Take prompts whole, but for some requests that are longer than a step, one by a token."""
+    _without_chunks(draft)
+    engine, drafts = draft.engine, draft.engine.get("speculative", {}).get("tokens", 0)
+    lengths = sorted(map(_tokens, draft.requests))
+    longest = draft.random.choice(lengths[len(lengths) * 3 // 4 :]) - draft.random.choice([0, 1])
+    least = engine["max_num_seqs"] * (1 + drafts) + 2
+    engine["max_num_batched_tokens"] = max(longest, least)
 
 
 def _speculate(draft: _Draft) -> None:
