@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from record_vllm import building, traces
-from record_vllm.cases import FEATURES, make_case
+from record_vllm.cases import make_case
+from record_vllm.features import FEATURES
 from record_vllm.requests import check_failures, read_requests, token_id
 from record_vllm.scenario import Link, read_scenario
 

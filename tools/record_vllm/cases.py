@@ -6,71 +6,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from record_vllm.features import BOTH, EITHER, HEADS, MIXES
 from record_vllm.scenario import ceil_div
 from record_vllm.traces import FORMAT, Document
 from record_vllm.workloads import SHAPES, Dials, make_requests
-
-_HEADS = ("pd-spec-hybrid", "pd-spec-hybrid-kept")
-"""Where an EAGLE head may draft beside prefill and decode apart and groups of layers."""
-
-_WHOLE = ("async-whole", "offload-whole", "hybrid-whole", "spec-whole", "pd-whole")
-"""Where steps take whole prompts, and some requests are too long for one."""
-
-_BOTH = (
-    *("pd-both", "pd-spec-both", "pd-hybrid-both", "pd-state-both", "pd-lease-both"),
-    *("pd-offload-both", "pd-offload-hybrid-both", "pd-offload-spec-both"),
-)
-"""Where prefill instances have the ``kv_role`` ``kv_both``; asynchronous, else nothing differs."""
-
-FEATURES = (
-    *("sync", "async", "offload", "hybrid", "state", "state-spec", "spec", "mix", "pd"),
-    *("pd-spec", "pd-hybrid", "pd-fail", "pd-error", "pd-lease", "pipeline"),
-    *("pipeline-state", "pipeline-spec", "spec-longest"),
-    *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
-    *("pipeline-state-kept", "state-spec-kept"),
-    *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
-    *("offload-state", "offload-state-spec", "offload-state-kept"),
-    *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
-    *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
-    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
-    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_BOTH, *_WHOLE),
-)
-"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode, `pd-spec`
-with drafts, `pd-hybrid` with groups and some with drafts, too, `pd-fail` with pulls that fail
-and are recomputed, `pd-error` with such that end their requests, `pd-lease` with short leases,
-`pd-state` with groups of states, `pd-offload` with a CPU tier on one side or both, with `both`
-prefill instances whose role that is; with `whole` there are no chunks;
-`spec-longest` drafts that vLLM cuts at its longest request; with `kept` windows and states keep
-but some blocks in the cache."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
 SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
 UNEVEN = {"alpha": [0.0, 0.0, 0.0], "beta": [301.0, 70.0, 3.0]}
 """A prompt takes much longer than many decodes."""
-
-_MIXES = (
-    {"async", "spec"},
-    {"async", "hybrid"},
-    {"spec", "hybrid"},
-    {"async", "spec", "hybrid"},
-    {"async", "offload"},
-    {"async", "offload"},
-)
-
-
-# Synchronous about half of the time.
-_EITHER = (
-    *("offload", "state", "state-spec", "pd", "pd-spec", "pd-hybrid", "pd-fail", "pd-error"),
-    *("pd-lease", "pipeline", "pipeline-state", "spec-longest"),
-    *("hybrid-kept", "state-kept", "spec-hybrid-kept", "pd-hybrid-kept", "pipeline-hybrid-kept"),
-    *("pipeline-state-kept", "state-spec-kept"),
-    *("offload-spec", "offload-hybrid", "offload-spec-hybrid", "offload-hybrid-kept"),
-    *("offload-state", "offload-state-spec", "offload-state-kept"),
-    *("offload-spec-hybrid-kept", "offload-state-spec-kept", *_HEADS),
-    *("pd-state", "pd-state-spec", "pd-state-kept", "pd-state-spec-kept", "pd-state-lease"),
-    *("pd-offload", "pd-offload-hybrid", "pd-offload-spec", "pd-offload-error", "pd-offload-lease"),
-    *("pd-offload-state", "pd-offload-state-spec", "pd-offload-state-kept", *_WHOLE),
-)
 
 
 @dataclass
@@ -138,10 +82,10 @@ def make_case(feature: str, seed: int) -> Document:
 
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
-    features = set(r.choice(_MIXES)) if feature == "mix" else set(feature.split("-"))
-    if feature in ("pipeline-spec", *_BOTH) or (feature in _EITHER and r.random() < 0.5):
+    features = set(r.choice(MIXES)) if feature == "mix" else set(feature.split("-"))
+    if feature in ("pipeline-spec", *BOTH) or (feature in EITHER and r.random() < 0.5):
         features.add("async")
-    if feature in _HEADS:
+    if feature in HEADS:
         features.add("head")
     if feature == "pd-hybrid" and r.random() < 0.3:
         features.add("spec")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.cli.outputs import refuse_existing
 from kvsweep.errors import InputError, did_you_mean, shown
-from record_vllm.cases import FEATURES, make_case
+from record_vllm.cases import make_case
 from record_vllm.comparing import Comparison, compare
+from record_vllm.features import FEATURES
 from record_vllm.traces import Document, load, load_recording, recording_of, save
 
 if TYPE_CHECKING:
