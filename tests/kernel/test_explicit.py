@@ -428,6 +428,14 @@ def test_a_head_that_asks_for_more_than_the_pool_ends_the_run():
     assert "drafts beside windows can wait for ever" in single.detail
 
 
+def dropped(scenario, requests):
+    """Return of each request whether it is dropped, by the twin as well."""
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+    assert twin.differences(trace) == []
+    statuses = twin.run_kernel(trace).outputs.request_status
+    return [RequestStatus(status).label == "dropped_unservable" for status in statuses]
+
+
 def test_a_prompt_above_the_budget_of_the_prefill_instances_is_dropped():
     """Without chunked prefill it fits into no step there, whatever decode instances take.
 
@@ -444,11 +452,7 @@ def test_a_prompt_above_the_budget_of_the_prefill_instances_is_dropped():
         {"id": i, "arrival_us": 500 * i, "prompt": [[i, prompt]], "output": [90 + i, 5]}
         for i, prompt in enumerate((255, 256, 400, 10))
     ]
-    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
-    assert twin.differences(trace) == []
-    statuses = twin.run_kernel(trace).outputs.request_status
-    dropped = [RequestStatus(status).label == "dropped_unservable" for status in statuses]
-    assert dropped == [False, True, True, False]
+    assert dropped(scenario, requests) == [False, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -637,20 +641,16 @@ def test_a_prompt_of_one_token_is_pulled_whole():
     assert _pulls_of([(0, [[1, 1]])]) == [[0, 2 * 16]]
 
 
-@pytest.mark.parametrize("more", [{}, {"async_scheduling": True}, {"drafts": 2}])
+GUESSES = {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}
+
+
+@pytest.mark.parametrize("more", [{}, {"async_scheduling": True}, GUESSES])
 def test_without_chunked_prefill_no_request_is_longer_than_a_step(more):
     """Prompt and output: vLLM takes no `max_model_len` above the budget then."""
-    more = dict(more)
     engine = {"enable_chunked_prefill": False, "max_num_seqs": 4, "max_num_batched_tokens": 64}
-    if drafts := more.pop("drafts", 0):
-        engine["speculative"] = {"tokens": drafts, "method": "draft", "acceptance": 0.5}
     scenario = {"latency": {"beta": [1000, 10, 5]}, "engine": engine | more}
     requests = [
         {"id": i, "arrival_us": 500 * i, "prompt": [[i, 60]], "output": [90 + i, output]}
         for i, output in enumerate((3, 4, 5, 6))
     ]
-    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
-    assert twin.differences(trace) == []
-    statuses = twin.run_kernel(trace).outputs.request_status
-    dropped = [RequestStatus(status).label == "dropped_unservable" for status in statuses]
-    assert dropped == [False, False, True, True]
+    assert dropped(scenario, requests) == [False, False, True, True]
