@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 import numba
+from llvmlite import ir as llvm
 from numba._dynfunc import make_function
-from numba.core import ir, types
+from numba.core import cgutils, ir, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
@@ -20,13 +21,16 @@ from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.core.untyped_passes import IRProcessing
-from numba.extending import typeof_impl
+from numba.extending import NativeValue, lower_getattr_generic, typeof_impl, unbox
 
 from kvsweep import _cache
 from kvsweep._absent import AbsentFields, may_lack
 from kvsweep._entry_cache import EntryCache
 
 __all__ = ["kernel", "leaf", "may_lack", "part", "pass_whole"]
+
+
+_INT = llvm.IntType(32)
 
 
 def _digest(*names: str) -> str:
@@ -43,10 +47,11 @@ def _symbol(name: str, kinds: Any, *, abi_tags: Any = (), uid: Any = None) -> st
 
 
 class _Bundle(types.NamedTuple):  # type: ignore[misc, name-defined]
-    """The type of a named tuple of arrays that is passed on as one value.
+    """The type of a named tuple of arrays that is passed on by its place.
 
-    numba passes each of the seven numbers of each array by itself, and most functions get fifty
-    arrays: taking them apart and together again was a third of the time of compiling.
+    numba passes each of the seven numbers of each array by itself, and most functions get a hundred
+    arrays: taking them apart and together again was a third of the time of compiling. As one value
+    they were copied by each call that is not inlined, in some 0.1 us.
     """
 
     def __init__(self, kinds: Any, cls: type) -> None:
@@ -58,17 +63,46 @@ class _Bundle(types.NamedTuple):  # type: ignore[misc, name-defined]
         """What types are compared by; numba would hash the types of all arrays each time."""
         return self.name
 
+    @property
+    def whole(self) -> Any:
+        """Numba's own type of it, whose value is a structure of all its arrays."""
+        return types.NamedTuple(self.types, self.instance_class)  # type: ignore[attr-defined]
+
 
 @register_default(_Bundle)
-class _BundleModel(models.TupleModel):  # type: ignore[misc]
-    def get_argument_type(self) -> Any:
-        return self.get_value_type()
+class _BundleModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: _Bundle) -> None:
+        structure = manager.lookup(kind.whole).get_value_type()
+        super().__init__(manager, kind, structure.as_pointer())
 
-    def as_argument(self, builder: Any, value: Any) -> Any:
-        return value
 
-    def from_argument(self, builder: Any, value: Any) -> Any:
-        return value
+@unbox(_Bundle)
+def _unbox(kind: _Bundle, value: Any, c: Any) -> Any:
+    """Put a bundle into the frame of what Python calls, which is there until all have returned."""
+    found = c.unbox(kind.whole, value)
+    place = cgutils.alloca_once_value(c.builder, found.value)
+    return NativeValue(place, cleanup=found.cleanup, is_error=found.is_error)
+
+
+@lower_getattr_generic(_Bundle)
+def _array_of(context: Any, builder: Any, kind: _Bundle, bundle: Any, name: str) -> Any:
+    """Read where an array is and how long. Nothing changes it, which LLVM is told."""
+    place = kind.fields.index(name)
+    found = context.make_array(kind.types[place])(context, builder)
+    members = found._datamodel._fields
+
+    def read(member: str, *more: int) -> Any:
+        path = [*map(_INT, (0, place, members.index(member), *more))]
+        loaded = builder.load(builder.gep(bundle, path, inbounds=True))
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+
+    for member in ("data", "nitems", "itemsize"):
+        setattr(found, member, read(member))
+    for member in ("shape", "strides"):
+        each = [read(member, axis) for axis in range(kind.types[place].ndim)]
+        setattr(found, member, cgutils.pack_array(builder, each))
+    return found._getvalue()
 
 
 def _type_of_bundle(value: Any, context: Any) -> _Bundle:
@@ -76,7 +110,7 @@ def _type_of_bundle(value: Any, context: Any) -> _Bundle:
 
 
 def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:
-    """Let compiled functions get the values of these named tuples of arrays as one."""
+    """Let compiled functions get these named tuples of arrays by their places."""
     for bundle in bundles:
         typeof_impl.register(bundle)(_type_of_bundle)
 
@@ -119,6 +153,9 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
             if not function.is_declaration:
                 passes, builder = self._codegen._function_pass_manager(opt=1)
                 passes.run(function, builder)
+                if not any(b"alwaysinline" in each for each in function.attributes):
+                    # LLVM would inline whatever has one caller, however large.
+                    function.add_function_attribute("noinline")
 
     def _optimize_final_module(self) -> None:
         pass
@@ -247,9 +284,9 @@ def _passed(kind: Any) -> Any:
     return types.int64 if kind == types.int32 else kind
 
 
-# A function would be inlined if the first that calls it is: numba hands that option on. Told not to
-# be, a rare one that many call saves 12 % of compiling an entry (60 s, 54 s). What is called often
-# must be a leaf all the same: each call copies what it is to know of fifty arrays, some 0.1 us.
+# LLVM's passes take longer than in proportion to the size of a function. With all of it in one, of
+# 141,000 instructions, the largest entry took 280 s; with the parts that there are, 73 s. To call
+# one takes some ns: what is called for each block or token must be a leaf all the same.
 part = _inner(forceinline=False)
 # Inlining on numba's level (`inline="always"`) is no faster and compiles 2.6 times as long.
 leaf = _inner(forceinline=True)

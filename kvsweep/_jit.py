@@ -119,13 +119,13 @@ kernel: Callable[[Callable[..., Any]], Any] = _how.kernel
 """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
 
 part: Callable[[Callable[..., Any]], Any] = _how.part
-"""A function of its own that kernels call: a path that is rarely taken, and from many places."""
+"""A function that kernels call: not for each block or token, as a call takes some ns."""
 
 leaf: Callable[[Callable[..., Any]], Any] = _how.leaf
 """A function that LLVM inlines into the kernels that call it."""
 
 pass_whole: Callable[..., None] = _how.pass_whole
-"""Let compiled functions get the values of these named tuples of arrays as one."""
+"""Let compiled functions get these named tuples of arrays by their places."""
 
 may_lack: Callable[..., None] = _how.may_lack
 """Let records that compiled functions get lack fields of these names: those are 0 then."""

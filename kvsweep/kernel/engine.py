@@ -4,7 +4,7 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
-from .._jit import kernel, leaf
+from .._jit import kernel, leaf, part
 from ..policies import RequestStatus
 from ..records import NONE, LaneStatus
 from .explicit import stepping as explicit
@@ -64,7 +64,7 @@ def _routing_time(ws, lane, r):
     return ws.progress[r]["arrival"] + latency
 
 
-@leaf
+@part
 def _arrive(inp, ws, lane, tally, r, now):
     """Let in and route a request that has arrived, or reject it."""
     if lane["closed_loop"]:

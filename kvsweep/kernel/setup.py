@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._ahead import ask_for
-from .._jit import leaf
+from .._jit import leaf, part
 from ..policies import (
     Eviction,
     LoadFailure,
@@ -91,7 +91,7 @@ def _begin_requests(inp, ws, lane, tally):
         tally["sendable"] = min(lane["requests"], lane["concurrency"])
 
 
-@leaf
+@part
 def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
     for index in range(lane["instances"]):

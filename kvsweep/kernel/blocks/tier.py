@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import Offload
 from ...records import NONE
 from ..memory import extent_at
@@ -59,7 +59,7 @@ def copy(inp, ws, lane, inst, request, progress, end, now):
         first = upto
 
 
-@leaf
+@part
 def relieve(inp, ws, lane, inst):
     """Move the cached free blocks of a crowded pool to the CPU (watermark)."""
     used = lane["gpu_blocks"] - inst["free"]

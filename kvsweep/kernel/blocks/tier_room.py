@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE
 from . import runs
 from .ring import link_before, unlink
@@ -70,7 +70,7 @@ def _trim_in_turn(ws, lane, inst, count):
     return gone
 
 
-@leaf
+@part
 def find_room(inp, ws, lane, inst, count):
     """Return for how many of `count` blocks there is room: for all, if the tier has so many.
 
@@ -113,7 +113,7 @@ def store_up(inp, ws, lane, inst, extent, first, end, now, rank):
         first = upto
 
 
-@leaf
+@part
 def store_down(inp, ws, lane, inst, extent, first, end, now):
     """Copy the blocks `end - 1` down to `first` of an extent, likewise; nothing here is loose."""
     while first < end:

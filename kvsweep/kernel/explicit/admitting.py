@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import DECODE, NONE, PREFILL, Event
 from ..blocks.sizes import blocks_for
 from ..moving.connector import note_admitted
@@ -72,7 +72,7 @@ def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
     cache_known(inp, ws, lane, inst, request, state, s, computed + tokens)
 
 
-@leaf
+@part
 def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alone):
     """Admit the request at `position` of the holders, if it has its load and there is room.
 
@@ -141,7 +141,7 @@ def _refuses(inp, ws, lane, inst, engine, r, state, room, hits):
     return room < 0
 
 
-@leaf
+@part
 def _admit_head(
     inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, position
 ):
@@ -186,7 +186,7 @@ def _passes(inp, ws, lane, inst, engine, r):
     return stale
 
 
-@leaf
+@part
 def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Try the head of the waiting list; return whether the next one is tried too."""
     r = waiting.first_waiting(ws, lane, inst)

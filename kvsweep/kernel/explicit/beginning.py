@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
@@ -115,7 +115,7 @@ def _place_states(own, engine):
         engine["state_lo"] = own["requests"]
 
 
-@leaf
+@part
 def begin_explicit(inp, ws, lane):
     """Begin the instances and requests of a lane."""
     pool = lane["pool_lo"]

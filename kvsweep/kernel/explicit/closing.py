@@ -1,6 +1,6 @@
 """The end of a schedule: its batch goes to the device, with the entries that it keeps."""
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import DECODE, NONE, PREFILL
 from ..moving.connector import build
 from ..moving.stalls import close_copies, close_empty
@@ -70,7 +70,7 @@ def _tell_ends(inp, ws, lane, inst, tally, engine, end):
     announce(inp, ws, lane, inst, tally, engine, end)
 
 
-@leaf
+@part
 def close_schedule(inp, ws, out, lane, inst, tally, index, engine):
     """Hand the batch that has been scheduled to the device."""
     _close_entries(inp, ws, lane, engine)

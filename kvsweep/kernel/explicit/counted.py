@@ -12,7 +12,7 @@ in that one if it is preempted.
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import DECODE, PREFILL
 from ..scheduling.preempt import victim_is_last
 from ..time.calendar import IDLE, find_due
@@ -210,7 +210,7 @@ def _charge(ws, lane, inst, tally, engine, ending):
     tally["computed_tokens"] += measured * width
 
 
-@leaf
+@part
 def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     """Schedule those who are counted beside others, without entries; or count nobody any more."""
     engine["plain"] = 0

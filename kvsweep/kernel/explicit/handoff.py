@@ -7,7 +7,7 @@ in leases.py.
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE
 from ..blocks.sizes import blocks_for
 from ..moving.copies import touch
@@ -63,7 +63,7 @@ def _take_blocks(ws, lane, inst, tally, state, s, blocks, taken, measured):
         have_drafts(ws, lane, inst, tally, state, s, measured)
 
 
-@leaf
+@part
 def take_to_load(inp, ws, lane, inst, tally, r, state, s, hits, seen, tokens, taken):
     """Take the blocks into which the head loads up to `tokens`; it waits for them without a seat.
 

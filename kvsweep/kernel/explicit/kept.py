@@ -12,7 +12,7 @@ ones of the prompt: they are counted, and free as a stretch.
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 from .slots import COUNTED, FAR, slot_of
@@ -129,7 +129,7 @@ def _release_leading(ws, lane, inst, state, group, tail, first, end):
     _release_slots(ws, inst, state, group, first, hit)
 
 
-@leaf
+@part
 def release_kept(ws, lane, inst, state, s, group, window, first, end):
     """Free blocks `first` to ``end - 1`` of such a group, which are filled, the last one first."""
     tail = tail_of(lane, window)

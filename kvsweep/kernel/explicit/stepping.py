@@ -6,7 +6,7 @@ before. A batch may be empty; it takes no time. When batches change nothing the 
 a transfer ends or a request enters.
 """
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NONE, PREFILL, LaneStatus
 from ..memory import depth
@@ -136,7 +136,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     engine["settles"] = not (engine["queued"] < depth(lane) and more)
 
 
-@leaf
+@part
 def _process(inp, ws, out, lane, inst, tally, index, engine):
     """Process the outputs of the oldest batch, of those who are counted first."""
     if lane["drafts"] > 0:
@@ -160,7 +160,7 @@ def _drop_oldest(ws, lane, inst, engine):
         engine["settles"] = 1  # it waits for the next batch by now, whoever enters meanwhile
 
 
-@leaf
+@part
 def _settle(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the oldest batch at its end, then what else it reports."""
     engine = ws.engines[index]

@@ -8,7 +8,7 @@ has the keys, and the blocks are counted (own_again.py: those of a victim).
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from ..moving import identities
@@ -48,7 +48,7 @@ def watch_windows(inp, ws, lane, state, s):
     state["release_at"] = nearest
 
 
-@leaf
+@part
 def release(inp, ws, lane, inst, state, s, group, first, end):
     """Free blocks `first` to ``end - 1`` of a table, the last one first.
 
@@ -179,7 +179,7 @@ def cache(inp, ws, lane, inst, request, state, s, tokens):
     state["publish_at"] = (full + 1) * lane["block_size"]
 
 
-@leaf
+@part
 def cache_known(inp, ws, lane, inst, request, state, s, tokens):
     """Cache what `tokens` computed tokens fill, if there is anything new among it."""
     if min(tokens, state["known"] - lane["ahead"]) >= state["publish_at"]:
@@ -219,7 +219,7 @@ def clear(ws, lane, state, s):
     clear_states(ws, lane, state, s)
 
 
-@leaf
+@part
 def release_all(inp, ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
     if lane["states_first"]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE, Event
 from ..moving.connector import note_preempted
 from ..scheduling import waiting
@@ -174,7 +174,7 @@ def _wanted(ws, lane, inst, engine, state, s, alone):
     return tokens
 
 
-@leaf
+@part
 def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, position):
     """Give the running request at `position` its blocks; preempt others, or it, until it has them.
 
@@ -202,7 +202,7 @@ def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, positi
     return True, position, False
 
 
-@leaf
+@part
 def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Serve the running requests while the budget lasts, but those who are counted."""
     position = np.int64(engine["counted"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE, Event
 from ..explicit.batches import entry_at, scheduled_batch
 from ..explicit.due import is_served
@@ -219,7 +219,7 @@ def _tell_blocks(inp, ws, lane, inst, engine, first):
         tell_blocks(inp, ws, lane, inst, ws.states[s], s)
 
 
-@leaf
+@part
 def build(inp, ws, out, lane, inst, tally, index, engine):
     """Make the work of the step just scheduled, and begin its stores; note how long it stalls."""
     off = ws.offload[index]

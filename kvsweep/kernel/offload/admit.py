@@ -1,6 +1,6 @@
 """Admissions where requests may have to load first (rule R11.3): holders, then who waits."""
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE, Event
 from ..blocks import pool
 from ..blocks.sizes import blocks_for
@@ -186,7 +186,7 @@ def _may_go_on(lane, inst):
     return inst["budget"] > 0 and inst["running"] < lane["max_num_seqs"]
 
 
-@leaf
+@part
 def admit_or_load(inp, ws, out, lane, inst, tally, index):
     """Admit from the holders, then from the waiting list, until one cannot be admitted.
 

@@ -6,7 +6,7 @@ are over when the run ends leave nothing but chunks that are idle; replay.py doe
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ..scheduling import waiting
 from ..scheduling.caching import is_being_filled
 from ..time.decoding import next_fill, next_phase
@@ -170,7 +170,7 @@ def _store_over(inp, ws, out, lane, inst, off, left, count, ready, until):
     return True
 
 
-@leaf
+@part
 def store_at_once(
     inp, ws, out, lane, inst, tally, index, off, first, phase, begins, duration, last, until
 ):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import RequestStatus
 from ...records import NEVER, NONE, Event
 from ..blocks.sizes import full_blocks
@@ -117,7 +117,7 @@ def _look_out(inp, ws, lane, inst, request, first):
         watch_decodes(inp, ws, lane, inst)
 
 
-@leaf
+@part
 def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     """Store the chunks of the first `tokens` that request `r` has not offered yet, or none.
 
@@ -200,7 +200,7 @@ def _pin_stores(inp, ws, lane, inst, off, r):
             job = np.int64(record["next"])
 
 
-@leaf
+@part
 def note_finish(inp, ws, lane, inst, r):
     """Note that a request has finished: its blocks are free, but its stores still read them."""
     off = ws.offload[inst["number"]]

@@ -9,7 +9,7 @@ that takes up what the block was filled with, as the copy is not reported yet.
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import RequestStatus
 from ...records import NEVER, NONE
 from ..memory import in_table
@@ -211,7 +211,7 @@ def _end_load(inp, ws, lane, inst, off, job):
     ws.progress[r]["loading"] = LOADED
 
 
-@leaf
+@part
 def report(inp, ws, out, lane, inst, off, now):
     """Report the copies that have ended by `now`; return how many."""
     count = 0

@@ -34,7 +34,7 @@ def nobody_tells(inst, off):
     return inst["watched"] == 0 and off["unranked"] == 0
 
 
-@leaf
+@part
 def settle(inp, ws, lane, inst, r):
     """Put what a request has stored and is only counted into the tier."""
     progress = ws.progress[r]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE
 from ..blocks import runs
 from . import lru, order
@@ -77,7 +77,7 @@ def _insert(ws, lane, inst, off, request, r, extent, first, end, job):
     off["chunks"] += end - first
 
 
-@leaf
+@part
 def store(inp, ws, lane, inst, off, request, r, first, end, job):
     """Offer the chunks `first` to `end - 1` of a request, to be written by `job`.
 

@@ -1,6 +1,6 @@
 """Which chunk of a CPU tier makes room: by recency (lru.py) or adaptive replacement (arc.py)."""
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import TierEviction
 from . import arc, arc_ghosts, arc_rings, lru
 from .room import count_evicted
@@ -60,7 +60,7 @@ def evict(ws, lane, inst, off, count):
     count_evicted(off, count)
 
 
-@leaf
+@part
 def finish(inp, ws, lane, inst, off, request, r, chunks):
     """Settle the recency of what a finished request of `chunks` chunks has seen."""
     if is_arc(lane):

@@ -6,7 +6,7 @@ all steps take the same time. So they are replayed: those that are over when the
 once (`store_at_once`), as they leave nothing but chunks that are idle; the others one by one.
 """
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NONE
 from ..time.decoding import next_phase
 from ..time.step_time import token_time
@@ -20,7 +20,7 @@ from .schedule import offer_scheduled
 from .when import stores_meanwhile
 
 
-@leaf
+@part
 def _store_one_by_one(inp, ws, out, lane, inst, tally, index, off, first, begins, duration, last):
     """Create what the steps `first` to `last` still have to store, each in its step."""
     after = inst["step"]
@@ -87,7 +87,7 @@ def _store_in_run(inp, ws, out, lane, inst, tally, index, off, first, phase, beg
             )
 
 
-@leaf
+@part
 def catch_up(inp, ws, out, lane, inst, tally, index, off, first, phase, begins):
     """Do what copies did during the run of decode steps that has just ended.
 

@@ -7,7 +7,7 @@ the CPU already, the copies of a run of steps are made at its end.
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import NEVER
 from ..blocks import tier, tier_room, unsettled
 from ..blocks.sizes import full_blocks
@@ -88,7 +88,7 @@ def _copy_one_by_one(inp, ws, lane, inst, steps, now, duration):
         now += duration
 
 
-@leaf
+@part
 def _copy_at_once(inp, ws, lane, inst, steps, now, duration):
     """Copy what decoding requests fill in the next `steps` steps, some of it there perhaps."""
     unsettled.settle_all(inp, ws, lane, inst)

@@ -4,7 +4,7 @@ Needed only in steps that run short of budget, or of blocks where the victim may
 others are counted (by_counts.py).
 """
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import LEAVING, NONE, Event
 from ..blocks import pool, unsettled
 from ..blocks.sizes import blocks_for, tokens_beyond
@@ -133,7 +133,7 @@ def _schedule_at(inp, ws, out, lane, inst, tally, index, position):
     return position, goes_on
 
 
-@leaf
+@part
 def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
     if lane["copies_each_step"]:

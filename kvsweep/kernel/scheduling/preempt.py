@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import Scheduler, Victim
 from ...records import LEAVING, NEVER, NONE, Event
 from ..blocks import pool
@@ -196,7 +196,7 @@ def _end_counts(inp, ws, lane, inst, request, progress, victim):
         end_counting(inp, ws, lane, inst, victim)
 
 
-@leaf
+@part
 def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
 

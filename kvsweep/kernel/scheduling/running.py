@@ -6,7 +6,7 @@ take a block in a step are those whose ``base`` has the step's phase modulo the 
 block (caching.py).
 """
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import LEAVING, NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
@@ -138,7 +138,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
     ws.due[inst["run_lo"] + position] = due
 
 
-@leaf
+@part
 def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     """Release the blocks of a request that computed `computed` tokens since its admission.
 
