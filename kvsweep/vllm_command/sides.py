@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvsweep.config.cluster_section import Cluster
 from kvsweep.config.pools import OF_BLOCKS, ROLES
 from kvsweep.config.scenario import Scenario
 from kvsweep.errors import InputError, clip, escaped, shown
@@ -205,12 +206,13 @@ def _of_connectors(sides: Mapping[str, list[Side]]) -> Iterator[Line]:
         of_all["prefill_kv_role"] = prefilling
     for key, servers in of_all.items():
         told = [keys_of_connector(each.command).get(key) for each in servers]
-        values = {None if each is None else each[0] for each in told}
+        default = Cluster.model_fields[key].default
+        values = {default if each is None else each[0] for each in told}
         if len(values) > 1:
             differ = f"cluster.{key}: {' and '.join(sorted(map(str, values)))}"
             raise InputError(f"{_file(servers[0])}: {differ}, and a sweep has it once")
-        if told[0] is not None:
-            yield Line(f"cluster.{key}", *told[0])
+        if found := next((each for each in told if each), None):
+            yield Line(f"cluster.{key}", *found)
 
 
 def _own(prefill: Side, decode: Side) -> dict[str, Any]:

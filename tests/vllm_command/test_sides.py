@@ -448,3 +448,27 @@ def test_the_role_of_several_connectors_is_that_beside_them():
     prefill = several("kv_both", NIXL | {"kv_role": "kv_producer"}, OFFLOAD)
     found = taken(both(prefill, several("kv_consumer", NIXL, OFFLOAD)), TIER)
     assert cluster(found)["prefill_kv_role"] == "kv_both"
+
+
+def servers(*roles, **more):
+    """Return a manifest with a server of each of these roles."""
+    made = [deployment(f"{role}-{i}".replace("_", "-"), role) for i, role in enumerate(roles)]
+    for each, policy in zip(made[1:], more.get("policies", ()), strict=False):
+        told = connector("kv_consumer", kv_load_failure_policy=policy)
+        each["spec"]["template"]["spec"]["containers"][0]["args"][-1] = told
+    return yaml.safe_dump_all(made)
+
+
+def test_servers_of_a_side_that_differ_in_what_a_sweep_has_once_are_refused():
+    text = servers("kv_both", "kv_producer", "kv_consumer")
+    text = text.replace("kv-both", "prefill")  # by its name, as its role tells nothing
+    with pytest.raises(InputError, match="prefill_kv_role: kv_both and kv_producer, and a"):
+        taken(text)
+    text = servers(*ROLES.values(), "kv_consumer", policies=["recompute"])
+    with pytest.raises(InputError, match="kv_load_failure_policy: fail and recompute, and a sweep"):
+        taken(text)
+
+
+def test_a_server_that_is_told_a_default_has_what_others_have():
+    text = servers(*ROLES.values(), "kv_consumer", policies=["fail"])
+    assert cluster(taken(text))["kv_load_failure_policy"] == "fail"
