@@ -147,15 +147,19 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
     Before that it need not be good, only small: 6 % less again.
     """
 
+    def add_ir_module(self, ir_module: Any) -> None:
+        for function in ir_module.functions:
+            if not (function.is_declaration or "alwaysinline" in function.attributes):
+                # LLVM would inline whatever has one caller, however large.
+                function.attributes.add("noinline")
+        super().add_ir_module(ir_module)
+
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
             if not function.is_declaration:
                 passes, builder = self._codegen._function_pass_manager(opt=1)
                 passes.run(function, builder)
-                if not any(b"alwaysinline" in each for each in function.attributes):
-                    # LLVM would inline whatever has one caller, however large.
-                    function.add_function_attribute("noinline")
 
     def _optimize_final_module(self) -> None:
         pass

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sources import KERNEL, functions
 
-from kvsweep import _cache, _jit
+from kvsweep import _cache, _compiler, _jit
 from kvsweep._entry_cache import EntryCache
 from kvsweep.kernel.engine import run_batch
 from kvsweep.simulate.kernel_cells import warm_up
@@ -223,3 +223,26 @@ def test_a_trace_is_replayed_without_compilation():
     assert done.returncode == 0, done.stderr[-2000:]
     assert "compiling" not in done.stderr
     assert done.stdout.startswith("status       ok\n")
+
+
+def test_a_part_is_not_inlined_though_it_has_one_caller(monkeypatch):
+    """LLVM inlines such functions, however large, and takes minutes for one that has all in it."""
+    monkeypatch.setattr(_cache, "folder", None)
+
+    @_compiler.leaf
+    def smaller(number):
+        return number + 1
+
+    @_compiler.part
+    def larger(number):
+        return smaller(number) * 3
+
+    @_compiler.kernel
+    def run(number):
+        return larger(number)
+
+    assert run(5) == 18
+    (code,) = run.inspect_llvm().values()
+    defined = [line for line in code.splitlines() if line.startswith("define")]
+    assert any("larger" in line for line in defined)
+    assert not any("smaller" in line for line in defined)
