@@ -12,6 +12,7 @@ import xarray as xr
 from sweeping import make_sweep
 
 import kvsweep
+from kvsweep.analysis import cells
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.room import room_text
 from kvsweep.analysis.steadiness import BY_CHANCE, GROWTH, WHILE_FILLING, filling
@@ -956,3 +957,25 @@ def test_a_cliff_in_a_part_of_a_store_is_judged_by_its_sessions(warned, tmp_path
     blocks = kvsweep.open_results(tmp_path / "w.zarr").sel(rate=40.0)
     found = warnings_of_cliff(blocks, "gpu_blocks", tmp_path / "w.zarr")
     assert not any("session" in each.text for each in found)
+
+
+def test_what_several_checks_ask_for_is_read_once_unless_it_is_large(warned, tmp_path, monkeypatch):
+    """A variable of a small grid took 5 ms each time, of which there were 27."""
+    warned()
+    ds = kvsweep.open_results(tmp_path / "w.zarr")
+    read = []
+
+    def noted(ds, name, ok):
+        read.append(name)
+        return variable(ds, name, ok)
+
+    variable = cells._variable
+    monkeypatch.setattr(cells, "_variable", noted)
+    find_warnings(cells_of(ds))
+    assert len(read) == len(set(read)) > 3
+    monkeypatch.setattr(cells, "KEPT", 5)
+    few = cells_of(ds)
+    read.clear()
+    for name in ("injected", "injected", "completed", "injected"):
+        assert not few.number(name).flags.writeable
+    assert read == ["injected", "completed", "injected"]

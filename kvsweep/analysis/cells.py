@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SEED = "seed"
 WARMUP = "workload.warmup"
+KEPT = 1 << 20
+"""How many cells' values are kept of what was read; of a larger grid those of one variable."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,9 @@ def cells_of(
     """Return the cells of an open store; a variable is read when it is asked for."""
     ok = variables.is_ok(ds)
 
-    # Of a million cells one is 8 MB, and read in 5 ms: what checks in a row ask for is kept.
-    @lru_cache(maxsize=1)
+    # Of a million cells one is 8 MB, and read in 5 ms: what checks in a row ask for is kept. In
+    # small grids, where each takes as long, several checks' are.
+    @lru_cache(maxsize=max(1, KEPT // max(1, ok.size)))
     def read(name: str) -> NDArray[np.float64] | None:
         return _variable(ds, name, ok) if name in ds else None
 
@@ -149,11 +152,13 @@ def cells_of(
 
 
 def _variable(ds: xr.Dataset, name: str, ok: xr.DataArray) -> NDArray[np.float64]:
-    """Read a variable; the dataset does not keep what it was stored as."""
+    """Read a variable, not to be written into; the dataset does not keep what it was stored as."""
     from kvsweep.store import load
 
-    array = variables.as_stored(load(ds.copy(), name), name, ok)
+    part = ds[[each for each in (name, "status") if each in ds]].copy()
+    array = variables.as_stored(load(part, name), name, ok)
     found: NDArray[np.float64] = array.transpose(*ok.dims, ..., missing_dims="ignore").values
+    found.flags.writeable = False
     return found
 
 

@@ -39,15 +39,17 @@ def named(ds: xr.Dataset, details: Details) -> xr.Dataset:
     ds = ds.reset_coords(STATUS.name)
     for variable in ds.variables.values():
         variable.encoding.pop("coordinates", None)
+    found: dict[str, xr.Variable] = {}
     for name in (name for name in FLAGS if name in ds and name not in _NUMBERS):
-        about = {key: ds[name].attrs[key] for key in _ABOUT}
-        lazily = indexing.LazilyIndexedArray(_Names(ds[name].variable, FLAGS[name]))
-        ds[name] = xr.Variable(ds[name].dims, lazily, about)
-    status = ds[STATUS.name]
+        codes = ds.variables[name]
+        about = {key: codes.attrs[key] for key in _ABOUT}
+        lazily = indexing.LazilyIndexedArray(_Names(codes, FLAGS[name]))
+        found[name] = xr.Variable(codes.dims, lazily, about)
+    status = ds.variables[STATUS.name]
     lazily = indexing.LazilyIndexedArray(_Texts(status.shape, details))
     about = {"units": STATUS_DETAIL.units, "long_name": STATUS_DETAIL.long_name}
-    ds[STATUS_DETAIL.name] = xr.Variable(status.dims, lazily, about)
-    return ds
+    found[STATUS_DETAIL.name] = xr.Variable(status.dims, lazily, about)
+    return ds.assign(found)
 
 
 class _Names(BackendArray):

@@ -250,24 +250,25 @@ def _finished(path: Where, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.
     return ds
 
 
-def _view(variable: xr.DataArray, quantile: int) -> xr.DataArray:
+def _view(variable: xr.Variable, quantile: int) -> xr.Variable:
     """Return a variable at a quantile; its chunks and shards, of a dimension more, are left out."""
-    view = variable.isel(quantile=quantile, drop=True)
+    view = variable.isel(quantile=quantile)
     encoding = view.encoding.items()
     view.encoding = {key: value for key, value in encoding if key not in _OF_CHUNKS}
+    view.attrs["long_name"] = f"{QUANTILES[quantile]:g} {variable.attrs['long_name']}"
     return view
 
 
 def _in_order(ds: xr.Dataset) -> xr.Dataset:
     """Order the variables as the registry does, the quantiles after their variable as views."""
     names: list[str] = []
-    views: dict[str, Any] = {}
+    views: dict[str, xr.Variable] = {}  # no DataArrays, whose axes would be compared
     for name in (name for name in VARIABLES if name in ds):
         names.append(name)
-        if "quantile" in ds[name].dims:
-            for i, alias in enumerate(quantile_names(name)):
-                views[alias] = _view(ds[name], i)
-                views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
-            names += quantile_names(name)
+        variable = ds.variables[name]
+        if "quantile" in variable.dims:
+            aliases = quantile_names(name)
+            views |= {alias: _view(variable, i) for i, alias in enumerate(aliases)}
+            names += aliases
     said = [name for name in ("status", "status_detail") if name in ds]
     return ds.assign(views)[[*names, *said]]
