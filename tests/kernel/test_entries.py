@@ -231,8 +231,9 @@ def test_scenarios_need_what_their_lanes_need():
     }
 
 
+@pytest.mark.long
 def test_a_batch_of_all_features_is_as_each_alone():
-    """Lanes of one batch run by several entries."""
+    """Lanes of one batch run by several entries, more than the few that other tests need."""
     traces = [
         strategies.random_trace(
             random.Random(seed), 20, asynchronous=True, beyond=False, offload=seed % 3 == 0
