@@ -27,6 +27,7 @@ CHUNK_FIELDS = (
     Field("readers", i32, "1", "loads that read it, or what kernel.moving.rings names"),
     Field("prev", i32, "index", "neighbour in its ring, less recently used"),
     Field("next", i32, "index", "neighbour in its ring"),
+    Field("lane", i32, "1", "`serial` of the lane that last asked for it, or of an older one"),
 )
 
 SLOT_FIELDS = (

@@ -167,7 +167,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         blank_offer=np.zeros(1, OFFER),
         offload=np.empty(sizes["offload"], OFFLOAD),
         offers=np.empty(sizes["offers"], OFFER),
-        chunks=np.empty(sizes["chunks"], CHUNK),
+        chunks=np.zeros(sizes["chunks"], CHUNK),
         slots=np.empty(sizes["slots"], SLOT),
         seen=np.empty(len(inputs.keys) if needs["offload"] else 1, np.uint8),
         jobs=np.empty(sizes["jobs"], JOB),

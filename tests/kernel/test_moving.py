@@ -3,6 +3,7 @@
 import random
 from types import SimpleNamespace
 
+import batches
 import explicit_traces
 import goldens
 import pytest
@@ -133,3 +134,18 @@ def test_windows_and_states_are_kept_at_whole_chunks_of_a_tier(groups, interval,
 @given(explicit_traces.traces(features=explicit_traces.TIERED_STATES, closed_loop=True))
 def test_kernel_equals_twin_beside_states(trace):
     assert list(twin.differences(trace)) == []
+
+
+def test_lanes_do_not_see_each_others_tiers():
+    """Records of chunks are cleared when they are asked for: none of an earlier lane is found."""
+    rng = random.Random("moving/lanes")
+    features = (explicit_traces.TIERED + explicit_traces.TIERED_STATES) * 5
+    traces = [
+        explicit_traces.random_trace(rng, (feature,), max_requests=30, closed_loop=True)
+        for feature in features
+    ]
+    inputs, outputs = batches.run(traces)
+    assert (outputs.tallies["loaded_tokens"] > 0).sum() >= 5
+    for lane, trace in enumerate(traces):
+        alone = batches.lane_results(*batches.run([trace]), 0)
+        assert batches.differing(alone, batches.lane_results(inputs, outputs, lane)) == [], lane

@@ -98,7 +98,7 @@ def _store_chunks(inp, ws, lane, inst, off, request, state, s, first, end, job):
     for group in range(groups_of(lane)):
         for chunk in range(first, end):
             slot = slot_of_chunk(lane, state, group, chunk)
-            node = chunk_of(inp, lane, inst, request, group, chunk)
+            node = chunk_of(inp, ws, lane, inst, request, group, chunk)
             if ws.slots[slot]["flags"] & manager.OFFERED and not is_here(ws, node):
                 manager.insert(ws, lane, inst, off, s, slot, node)
                 count += copies.read_chunk(inp, ws, lane, state, group, chunk, job)

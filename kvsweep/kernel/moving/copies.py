@@ -139,7 +139,7 @@ def _end_store(inp, ws, lane, inst, off, request, state, job):
     for group in range(all_groups(lane)):
         for chunk in range(record["first"], record["end"]):
             if ws.slots[slot_of_chunk(lane, state, group, chunk)]["job"] == job:
-                manager.was_written(ws, off, chunk_of(inp, lane, inst, request, group, chunk))
+                manager.was_written(ws, off, chunk_of(inp, ws, lane, inst, request, group, chunk))
 
 
 @leaf
@@ -149,7 +149,7 @@ def _end_load(inp, ws, lane, inst, off, request, r, state, job):
     for group in range(all_groups(lane)):
         for chunk in range(record["first"], record["end"]):
             if ws.slots[slot_of_chunk(lane, state, group, chunk)]["job"] == job:
-                manager.was_read(ws, off, chunk_of(inp, lane, inst, request, group, chunk))
+                manager.was_read(ws, off, chunk_of(inp, ws, lane, inst, request, group, chunk))
     ws.progress[r]["loading"] = LOADED
 
 

@@ -23,7 +23,7 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, s, group, chunk):
     if new == 0:
         return
     slot = slot_of_chunk(lane, state, group, chunk)
-    node = chunk_of(inp, lane, inst, request, group, chunk)
+    node = chunk_of(inp, ws, lane, inst, request, group, chunk)
     if not manager.make_room_for_one(ws, lane, inst, off, slot, node):
         off["refused"] += 1
         log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)

@@ -39,7 +39,7 @@ def _read(inp, ws, lane, inst, off, request, state, s, group, first, end, job):
     """Let a load read the chunks `first` to ``end - 1`` of a group."""
     for chunk in range(first, end):
         slot = slot_of_chunk(lane, state, group, chunk)
-        node = chunk_of(inp, lane, inst, request, group, chunk)
+        node = chunk_of(inp, ws, lane, inst, request, group, chunk)
         ws.chunks[node]["place"] = chunk
         manager.read(ws, lane, inst, off, s, slot, node)
         ws.slots[slot]["job"] = job

@@ -48,7 +48,7 @@ def note_offer(inp, ws, lane, inst, off, request, state, s, group, chunk):
         1 if it is not here; 1 if it could make room else.
     """
     slot = slot_of_chunk(lane, state, group, chunk)
-    node = chunk_of(inp, lane, inst, request, group, chunk)
+    node = chunk_of(inp, ws, lane, inst, request, group, chunk)
     record = ws.chunks[node]
     record["place"] = chunk
     record["offer"] = off["offers"]
@@ -76,7 +76,7 @@ def _miss(inp, ws, lane, inst, off, request, state, first, end):
     for group in range(groups_of(lane) - 1, -1, -1):
         for chunk in range(end - 1, first - 1, -1):
             slot = slot_of_chunk(lane, state, group, chunk)
-            node = chunk_of(inp, lane, inst, request, group, chunk)
+            node = chunk_of(inp, ws, lane, inst, request, group, chunk)
             _miss_one(ws, lane, inst, off, slot, node)
 
 
@@ -167,7 +167,7 @@ def finish(inp, ws, lane, inst, off, request, state, s, chunks):
         for place in range(all_groups(lane) - 1, -1, -1):
             group = group_at(lane, place)
             slot = slot_of_chunk(lane, state, group, chunk)
-            node = chunk_of(inp, lane, inst, request, group, chunk)
+            node = chunk_of(inp, ws, lane, inst, request, group, chunk)
             _settle(ws, lane, inst, off, slot, node)
     if not _is_arc(lane):
         recency.drop_rank(ws, lane, s)

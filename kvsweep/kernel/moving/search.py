@@ -30,7 +30,7 @@ def _run(inp, ws, lane, inst, request, group, first, end):
     count = np.int64(0)
     waits = False
     while first + count < end:
-        node = chunk_of(inp, lane, inst, request, group, first + count)
+        node = chunk_of(inp, ws, lane, inst, request, group, first + count)
         if not is_here(ws, node):
             break
         waits = waits or ws.chunks[node]["readers"] == BEING_WRITTEN
@@ -47,7 +47,7 @@ def _stretch(inp, ws, lane, inst, request, group, first, end, need, need_at_end)
     run = np.int64(0)
     waits = False
     for chunk in range(end - 1, first - 1, -1):
-        node = chunk_of(inp, lane, inst, request, group, chunk)
+        node = chunk_of(inp, ws, lane, inst, request, group, chunk)
         if is_here(ws, node):
             run += 1
             waits = waits or ws.chunks[node]["readers"] == BEING_WRITTEN
@@ -189,10 +189,10 @@ def is_being_read(inp, ws, lane, inst, request, local, tokens):
         if window > 0:
             first = max(first, end - chunks_needed(lane, window, local + tokens))
         for chunk in range(first, end):
-            if ws.chunks[chunk_of(inp, lane, inst, request, group, chunk)]["readers"] > 0:
+            if ws.chunks[chunk_of(inp, ws, lane, inst, request, group, chunk)]["readers"] > 0:
                 return True
     last = chunks_up(lane, local + tokens) - 1
     for group in range(groups_of(lane), all_groups(lane)):
-        if ws.chunks[chunk_of(inp, lane, inst, request, group, last)]["readers"] > 0:
+        if ws.chunks[chunk_of(inp, ws, lane, inst, request, group, last)]["readers"] > 0:
             return True
     return False
