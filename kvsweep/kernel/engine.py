@@ -109,6 +109,7 @@ def _run(inp, ws, out, lane, tally):
             if lane["unconnected"]:
                 advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
+            ws.turns[first] = NONE
             continue
         if r == NONE:
             break

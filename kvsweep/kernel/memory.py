@@ -106,7 +106,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "heap": count * requests * (lanes["scheduler"] != Scheduler.FCFS),
         "coming": requests,
         "itl_by_batch": lanes["max_num_seqs"] + 1,
-        "snapshots": count,
+        **dict.fromkeys(("snapshots", "turns"), count),
         **dict.fromkeys(("sent", "answered"), requests * (lanes["counts_tokens"] != 0)),
         "nodes": ((count - 1) * shared + lanes["n_prompt"] + apart * (lanes["n_prompt"] - shared))
         * lanes["indexes"],

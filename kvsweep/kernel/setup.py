@@ -98,6 +98,7 @@ def begin_lane(inp, ws, lane, tally):
         ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
         place_instance(lane, inst, index)
+        ws.turns[index] = NONE
         inst["free"] = lane["gpu_blocks"]
         inst["on_device"] = 1 - lane["async_scheduling"]
         if lane["tiered"]:

@@ -13,8 +13,8 @@ from .time.arrivals import next_event
 
 
 @leaf
-def _next_time(ws, lane, index):
-    """Return when an instance does something next, and which of things at one time: a kind."""
+def _next_turn(ws, lane, index):
+    """Return when an instance does something next, twice, and which of things at one time."""
     time = NEVER
     kind = 0
     if lane["connects"]:
@@ -23,7 +23,35 @@ def _next_time(ws, lane, index):
         time = next_event(ws, ws.instances[index])
     if lane["explicit"]:
         time, kind = by_itself.next_time(ws, ws.own[index], ws.instances[index])
-    return time, kind
+    return 2 * time + kind if time < NEVER else NEVER
+
+
+@leaf
+def _time_of(turn):
+    """Return when a turn is."""
+    return turn >> 1 if turn < NEVER else NEVER
+
+
+@leaf
+def _earliest(ws, lane):
+    """Return the instance that does something next, when, and when the first other one does.
+
+    Few turns are another than the last time: who changes one lets it be NONE. That of all instances
+    had been found anew for each step.
+    """
+    index, first, second = 0, NEVER, NEVER
+    for candidate in range(lane["instances"]):
+        turn = ws.turns[candidate]
+        if turn == NONE:
+            turn = _next_turn(ws, lane, candidate)
+            ws.turns[candidate] = turn
+        if turn < first:
+            second = first
+            first = turn
+            index = candidate
+        else:
+            second = min(second, turn)
+    return index, _time_of(first), _time_of(second)
 
 
 @leaf
@@ -37,38 +65,16 @@ def _first_woken(ws, lane, second):
 
 
 @leaf
-def _earliest(ws, lane):
-    """Return the instance that does something next.
-
-    Returns
-    -------
-    index, first, second, until : int
-        The instance; when it does that; when the first other one does something; until when it may
-        go on by itself.
-    """
-    index, what = 0, 0
-    first, second, handed = NEVER, NEVER, NEVER
-    earlier, starved = False, False
-    for candidate in range(lane["instances"]):
-        time, kind = _next_time(ws, lane, candidate)
-        if lane["explicit"]:
-            earlier = time == first and kind < what
-            if candidate < lane["routed"]:
-                own = ws.own[candidate]
-                outputs = by_itself.first_outputs(ws, own, ws.instances[candidate], time)
-                handed = min(handed, outputs + lane["handoff"])
-                starved = starved or by_itself.is_starved(ws, ws.instances[candidate])
-        if time < first or earlier:
-            second = first
-            first = time
-            index = candidate
-            what = kind
-        else:
-            second = min(second, time)
-    until = second
-    if lane["disaggregated"] and index >= lane["routed"] and by_itself.runs_ahead(lane):
-        until = min(handed, _first_woken(ws, lane, second) if starved else NEVER)
-    return index, first, second, max(until, first + 1)
+def _first_handed(ws, lane, second):
+    """Return when a prompt may be handed over next; another instance does something at `second`."""
+    handed = NEVER
+    starved = False
+    for index in range(lane["routed"]):
+        inst = ws.instances[index]
+        outputs = by_itself.first_outputs(ws, ws.own[index], inst, _time_of(ws.turns[index]))
+        handed = min(handed, outputs + lane["handoff"])
+        starved = starved or by_itself.is_starved(ws, inst)
+    return min(handed, _first_woken(ws, lane, second)) if starved else handed
 
 
 @leaf
@@ -93,7 +99,10 @@ def next_to_advance(ws, lane, r, now):
         return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now, now
     if lane["disaggregated"] and r != NONE and routes_unseen(lane):
         return 0, 0, now, now
-    index, first, second, until = _earliest(ws, lane)
+    index, first, second = _earliest(ws, lane)
     if first < now:
-        return index, index + 1, min(now, until), second
+        until = second
+        if lane["disaggregated"] and index >= lane["routed"] and by_itself.runs_ahead(lane):
+            until = _first_handed(ws, lane, second)
+        return index, index + 1, min(now, max(until, first + 1)), second
     return 0, 0, now, now

@@ -128,6 +128,8 @@ class Workspace(NamedTuple):
     """int64 (kernel.memory.HORIZON,): tokens after each of the next verifications of a request."""
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
+    turns: NDArray[np.int64]
+    """int64 (instances,): in a closed loop when each does something next; `kernel.turns`."""
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]

@@ -195,6 +195,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         plans=np.empty(sizes["plans"], np.int64),
         sums=np.empty(sizes["sums"], np.int64),
         handoffs=np.empty(sizes["handoffs"], HANDOFF),
+        turns=np.empty(sizes["turns"], np.int64),
         running=np.empty(sizes["running"], np.int64),
         due=np.empty(sizes["due"], np.int32),
         phases=np.empty(sizes["phases"], np.int64),

@@ -129,6 +129,7 @@ def send_heartbeat(ws, lane, inst, engine):
             r = handoff["next_lease"]
         if prefill["heard"] and prefill["asleep"]:
             renew(ws, lane, prefill, inst["clock"])
+            ws.turns[index] = NONE
 
 
 @leaf

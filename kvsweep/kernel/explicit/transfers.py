@@ -75,6 +75,7 @@ def _begin(ws, out, lane, inst, tally, index, engine, r):
     fails = handoff["failed"] and handoff["tokens"] > 0
     if handoff["released"] == NONE and not fails:
         _await_release(ws, ws.engines[handoff["source"]], r, end)
+        ws.turns[handoff["source"]] = NONE
     if lane["log"]:
         _log(out, inst, tally, index, handoff, r, submitted, start)
 

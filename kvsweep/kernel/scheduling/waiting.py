@@ -12,6 +12,7 @@ from ...records import NONE
 @leaf
 def insert(ws, inst, r, time, before):
     """Put `r`, which enters at `time`, into the inbox behind `before`; NONE: as the first."""
+    ws.turns[inst["number"]] = NONE
     ws.progress[r]["queued"] = time
     after = inst["inbox_head"] if before == NONE else ws.progress[before]["next"]
     ws.progress[r]["prev"] = before
