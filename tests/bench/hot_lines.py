@@ -4,7 +4,7 @@ Usage: ``PYTHONPATH=. python tests/bench/hot_lines.py NAME [blocks] [seeds]``
 
 NAME is "usual" or a name of `explicit.FEATURES`, for H8's requests, or a name of
 `test_tier_speed.TIERS`, for H10's sessions with 2,000 blocks of a CPU tier. Leaves are inlined, so
-that `perf` sees one function only: the kernel is compiled anew with what debuggers know of lines,
+that `perf` sees a few parts only: the kernel is compiled anew with what debuggers know of lines,
 which takes minutes and leaves its speed as it is. What waits for memory may be the line before the
 one that is told. Of few seeds all stays in the processor's caches; a sweep has hundreds. Needs
 `perf`, `nm` and `addr2line`.
@@ -82,20 +82,25 @@ def compiled():
     return found
 
 
-def hottest(addresses):
-    """Return {offset in an object file: samples} of the function with the most, and the file."""
+def placed(addresses):
+    """Return {offset in an object file: samples} of the entry with the most, and the file.
+
+    Parts are functions of their own: the object file may have them in another order than memory.
+    """
     functions = compiled()
     begins = sorted(functions)
-    owners = Counter(begins[bisect.bisect(begins, each) - 1] for each in addresses)
-    begin = owners.most_common(1)[0][0]
-    name, library = functions[begin]
+    owners = [begins[bisect.bisect(begins, each) - 1] for each in addresses]
+    library = Counter(functions[begin][1] for begin in owners).most_common(1)[0][0]
     file = Path(FOLDER.name) / "entry.o"
     file.write_bytes(library.codegen._tm.emit_object(library._final_module))
-    offset = next(
-        int(each[0], 16) for each in map(str.split, output_of("nm", file)) if name in each
-    )
-    inside = (each - begin + offset for each in addresses if begin <= each < begin + FARTHEST)
-    return Counter(inside), file
+    symbols = (line.split(maxsplit=2) for line in output_of("nm", "--defined-only", file))
+    places = {name: int(place, 16) for place, _, name in symbols}
+    counts = Counter()
+    for address, begin in zip(addresses, owners, strict=True):
+        name, owner = functions[begin]
+        if owner is library and begin <= address < begin + FARTHEST:
+            counts[address - begin + places[name]] += 1
+    return counts, file
 
 
 def frames_of(file, offsets):
@@ -123,7 +128,7 @@ def main(name, blocks=5000, seeds=600):
     """Print shares of lines, of functions without what they call, and of functions with it."""
     batch = batch_named(name, blocks, seeds)
     run_again(*batch)
-    counts, file = hottest(sampled(batch))
+    counts, file = placed(sampled(batch))
     lines, alone, whole = Counter(), Counter(), Counter()
     for offset, frames in frames_of(file, counts):
         if frames:
