@@ -584,3 +584,18 @@ def test_what_no_store_can_be_in_is_told_and_makes_no_folder(sweep, given, messa
         with pytest.raises(InputError, match=message):
             use()
     assert sorted(Path().iterdir()) == before
+
+
+def test_what_does_not_change_is_read_once_as_a_store_is_filled(sweep, monkeypatch):
+    """Neither to mend it nor to see what is left to do again: in a bucket, each is a request."""
+    read = []
+    get_all = Bucket.get_all
+
+    def counting(self, names):
+        names = list(names)
+        read.extend(names)
+        return get_all(self, names)
+
+    monkeypatch.setattr(Bucket, "get_all", counting)
+    run(sweep)
+    assert read.count("steps/zarr.json") == 3  # and twice as results are read, to warn of them

@@ -123,7 +123,11 @@ def check(folder: Storage, root: Root) -> Check:
     With a damaged root there is nothing to compare with.
     """
     there = sum(value is not None for value in root.files.values())
-    found = Check(root.damaged(folder), compared=1 + there)
+    return check_shards(folder, root, Check(root.damaged(folder), compared=1 + there))
+
+
+def check_shards(folder: Storage, root: Root, found: Check) -> Check:
+    """Add what is the matter with shards and parts to what was found of the metadata."""
     if not root.intact or STATUS.name not in root.arrays:
         return found  # nothing of it can be trusted; or a measurement, whose root has all sums
     shards = Shards.of(folder, root)

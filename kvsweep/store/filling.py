@@ -17,7 +17,7 @@ from kvsweep.errors import InputError
 from kvsweep.files import unwritable
 from kvsweep.policies import Status
 from kvsweep.store import checking, details, parts
-from kvsweep.store.checking import COMPLETE, IDENTITY
+from kvsweep.store.checking import COMPLETE, IDENTITY, Check
 from kvsweep.store.delivery import Delivery, PartWriter
 from kvsweep.store.inputs import TRACES
 from kvsweep.store.layout import STATUS, STATUS_DETAIL
@@ -99,7 +99,7 @@ class Store:
 
         Of a share, those of the share.
         """
-        found = checking.check(self.folder, self.root)
+        found = checking.check_shards(self.folder, self.root, Check())
         self.damaged = list(dict.fromkeys([*self.repaired, *found.files]))
         self._packed, self._broken = found.packed, found.broken
         self.done = found.done

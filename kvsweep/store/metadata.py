@@ -82,8 +82,11 @@ class Root:
 
     def damaged(self, folder: Storage) -> list[str]:
         """Return the files that are not what they were: the root, and those it has sums of."""
-        now = summed(folder, self.files)
-        changed = [name for name, there in self.files.items() if now[name] != there]
+        return self.unlike(summed(folder, self.files))
+
+    def unlike(self, sums: Mapping[str, str | None]) -> list[str]:
+        """Return the same of files with these checksums (`summed`)."""
+        changed = [name for name, there in self.files.items() if sums[name] != there]
         return [*([] if self.intact else [ROOT]), *changed]
 
 

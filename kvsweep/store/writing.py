@@ -18,7 +18,7 @@ from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, rec
 from kvsweep.store.inputs import input_sums
 from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
-from kvsweep.store.metadata import ROOT, Root, encoded
+from kvsweep.store.metadata import ROOT, Root, encoded, summed
 from kvsweep.store.places import exists, filled, storage
 from kvsweep.store.refusals import FORMAT, MAKER, damage, read_store, refuse_unsealed
 
@@ -194,7 +194,8 @@ def _open(
     if root.intact and details.without(root)[0] != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
     folder = filled(path)
-    lost = root.damaged(folder)
+    sums = summed(folder, root.files | wanted.files)  # once: of a bucket, each is a request
+    lost = root.unlike(sums)
     # Damage of the table of details, or of a root that may have told of one: it is made again.
     complete = root.attributes.get(COMPLETE, 0) if root.intact else 0
     if any(name not in files for name in lost):
@@ -206,7 +207,7 @@ def _open(
     wanted = Root(now, *((root.arrays, root.files) if complete else (wanted.arrays, wanted.files)))
     if repair:
         try:
-            _repair(folder, root, wanted, files)
+            _repair(folder, root, wanted, {name: files.get(name) for name in wanted.unlike(sums)})
         except OSError as error:
             raise unwritable(path, error) from None
     return Store(folder, plan, attributes, wanted, measured(plan), lost)
@@ -267,12 +268,11 @@ def _check_same(path: Where, root: Root, attributes: Mapping[str, Any], base_dir
         ) from None
 
 
-def _repair(folder: Storage, root: Root, wanted: Root, files: Mapping[str, bytes | None]) -> None:
-    """Write what is not as it must be of everything but the results."""
+def _repair(folder: Storage, root: Root, wanted: Root, lost: Mapping[str, bytes | None]) -> None:
+    """Write what is not as it must be of everything but the results: files, and the root."""
     if isinstance(folder.path, Path):
         clear_half_files(folder.path)
-    for name in wanted.damaged(folder):
-        data = files.get(name)
+    for name, data in lost.items():
         if data is None:
             folder.delete(name)
         else:
