@@ -34,6 +34,7 @@ class Server:
         self.mode.write_text("well")
         self._port, self._inner = free_port(), free_port()
         self.endpoint = f"http://127.0.0.1:{self._port}"
+        self.direct = f"http://127.0.0.1:{self._inner}"  # where nothing is to break
         self.environment = {**KEYS, "AWS_ENDPOINT_URL": self.endpoint}
         self._server = self._way = None
         self.begin()
