@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from s3_server import KEYS, Server
@@ -52,18 +51,19 @@ def server(tmp_path_factory):
     server.end()
 
 
-@pytest.fixture
-def whole(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with monkeypatch.context() as patch:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
         stand_in(patch, 1e-5)
-        kvsweep.run(make_sweep(tmp_path, TEXT), out="whole.zarr", workers=1)
-    return tree(Path("whole.zarr"))
+        kvsweep.run(make_sweep(folder, TEXT), out=folder / "whole.zarr", workers=1)
+    return tree(folder / "whole.zarr")
 
 
 @pytest.fixture
-def command(server, whole, tmp_path, request):
+def command(server, tmp_path, request, monkeypatch):
     """Return what starts the command on a store of the test's own, and the store."""
+    monkeypatch.chdir(tmp_path)
     file = write_sweep(tmp_path, TEXT)
     out = f"s3://kept/{re.sub(r'[^a-z_]', '', request.node.name)}/a.zarr"
     grid = ["grid", str(file), "--out", out, "--workers", "1"]

@@ -38,11 +38,14 @@ def sweep(tmp_path):
     return make_sweep(tmp_path, TEXT)
 
 
-@pytest.fixture
-def whole(sweep):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
     """The store of a run without shares."""
-    kvsweep.run(sweep, out="whole.zarr", workers=1)
-    return tree(Path("whole.zarr"))
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch)
+        kvsweep.run(make_sweep(folder, TEXT), out=folder / "whole.zarr", workers=1)
+    return tree(folder / "whole.zarr")
 
 
 def run(sweep, shard, out="a.zarr", **options):
@@ -200,13 +203,22 @@ def run_share(*more, **options):
     return start("grid", "small.toml", "--out", "a.zarr", "--workers", "1", *more, **options)
 
 
+@pytest.fixture(scope="module")
+def of_command(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command")
+    write_sweep(folder, TEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with run_share() as process:
+            process.communicate()
+    return tree(folder / "a.zarr")
+
+
 @pytest.fixture
-def by_command(tmp_path):
+def by_command(of_command, tmp_path):
     """The store of a command without shares, with what it finds at its end."""
     write_sweep(tmp_path, TEXT)
-    with run_share() as process:
-        process.communicate()
-    return tree(Path("a.zarr").rename("whole.zarr"))
+    return of_command
 
 
 @pytest.mark.slow
