@@ -10,6 +10,7 @@ import fsspec
 import pytest
 import xarray as xr
 from longer import long_but
+from stores import write_store, written
 from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
 
 import kvsweep
@@ -40,9 +41,9 @@ def sweep(tmp_path):
 
 
 @pytest.fixture
-def whole(sweep):
-    kvsweep.run(sweep, out="whole.zarr", workers=1)
-    return tree(Path("whole.zarr"))
+def whole():
+    write_store("whole.zarr", TEXT)
+    return written(TEXT)
 
 
 def run(sweep, out="memory://kept/a.zarr", **options):

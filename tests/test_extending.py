@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from disturbing import comes_to, start
 from longer import long_but
+from stores import write_store
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree, write_sweep
 
 import kvsweep
@@ -77,15 +78,19 @@ MORE = {
 }
 
 
-def both(tmp_path, changes, **options):
+def run_alone(path, text, **options):
+    kvsweep.run(make_sweep(Path().absolute(), text), out=path, workers=1, **options)
+
+
+def both(tmp_path, changes, make=write_store, **options):
     """Run the small sweep, then extend it; run the large one alone. Return both stores."""
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1, **options)
+    make("a.zarr", TEXT, **options)
     large = make_sweep(tmp_path, text(*changes))
     simulate.simulate_batch.cells = 0
     ds = kvsweep.run(large, out="a.zarr", extend=True, workers=2, **options)
     cells = simulate.simulate_batch.cells
     assert ds.identical(kvsweep.open_results("a.zarr"))
-    kvsweep.run(large, out="whole.zarr", workers=1, **options)
+    make("whole.zarr", text(*changes), **options)
     return tree(Path("a.zarr")), tree(Path("whole.zarr")), cells, ds["status"].size
 
 
@@ -125,7 +130,7 @@ def test_texts_of_cells_are_taken_over_with_their_places(tmp_path, simulator):
         return results
 
     simulator.batch = remarks
-    extended, whole, cells, _ = both(tmp_path, [*MORE["seeds"], *MORE["an axis"]])
+    extended, whole, cells, _ = both(tmp_path, [*MORE["seeds"], *MORE["an axis"]], run_alone)
     assert extended == whole
     assert cells < 2 * 14 * 9
 
@@ -173,7 +178,7 @@ def test_a_job_for_some_tasks_has_their_variants_alone_and_takes_over_the_same(
     tmp_path, simulator, monkeypatch, case
 ):
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-5, 4e-5))
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     sweep = make_sweep(tmp_path, text(*MORE[case]))
     cells = grid.plan(sweep)
     known = extension(Path("a.zarr"), sweep, cells, keep_requests=False, prune=True)
@@ -191,7 +196,7 @@ def test_a_job_for_some_tasks_has_their_variants_alone_and_takes_over_the_same(
 
 
 def test_a_smaller_or_other_sweep_is_refused_and_the_store_kept(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     before = tree(Path("a.zarr"))
     for change, message in (
         (("count = 6", "count = 4"), r"grid\.seed has 6 values in the store, 4 in the sweep"),
@@ -207,7 +212,7 @@ def test_a_smaller_or_other_sweep_is_refused_and_the_store_kept(tmp_path):
 
 
 def test_without_the_option_the_store_is_refused_and_the_option_named(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     with pytest.raises(
         InputError, match=r"grid\.seed has 6 values .*; extend=True keeps its cells, "
     ):
@@ -241,14 +246,14 @@ def test_a_latin_hypercube_of_more_points_is_another_design_and_says_so(tmp_path
 
 
 def test_the_option_is_not_named_where_the_sweep_lacks_values_of_the_store(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     with pytest.raises(InputError, match=r"grid\.seed has 6 values") as told:
         kvsweep.run(make_sweep(tmp_path, text(("count = 6", "count = 4"))), out="a.zarr")
     assert "extend=True" not in str(told.value)
 
 
 def test_numbers_of_other_sources_are_not_taken_over(tmp_path, monkeypatch):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     monkeypatch.setattr("kvsweep.simulate.source_hash", lambda: "0123")
     with pytest.raises(InputError, match=r"made by other sources .* so it cannot be extended"):
         kvsweep.run(make_sweep(tmp_path, text(SEEDS)), out="a.zarr", extend=True)
@@ -274,7 +279,7 @@ def test_damaged_and_pending_cells_are_simulated(tmp_path):
             raise KeyboardInterrupt
 
     sweep, large = make_sweep(tmp_path, TEXT), make_sweep(tmp_path, text(SEEDS))
-    kvsweep.run(large, out="whole.zarr", workers=1)
+    write_store("whole.zarr", text(SEEDS))
     with pytest.raises(KeyboardInterrupt):
         kvsweep.run(sweep, out="a.zarr", workers=1, progress=stop)
     parts = [f for f in sorted(Path("a.zarr/status/parts").iterdir()) if f.name.isdecimal()]
@@ -285,7 +290,7 @@ def test_damaged_and_pending_cells_are_simulated(tmp_path):
 
 @pytest.mark.slow
 def test_a_kill_keeps_the_store_and_the_same_command_goes_on(tmp_path, simulator):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     before = tree(Path("a.zarr"))
     more = ("{ count = 6 }", "[11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]")  # first what is new
     write_sweep(tmp_path, text(more))
@@ -307,7 +312,7 @@ def test_a_kill_keeps_the_store_and_the_same_command_goes_on(tmp_path, simulator
 
 
 def test_a_dry_run_counts_what_is_new(tmp_path, capsys):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     write_sweep(tmp_path, text(SEEDS))
     from kvsweep.cli import main
 
@@ -338,7 +343,7 @@ def test_what_keeps_a_sweep_with_more_seeds_from_extending_is_named(tmp_path, ed
 
 def test_who_does_not_see_the_store_simulates_what_it_has(tmp_path, simulator, monkeypatch):
     """As a worker of a cluster may: it said that the store changes while it is read."""
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     large = make_sweep(tmp_path, text(SEEDS))
     simulator.cells = 0
     with monkeypatch.context() as patch:
@@ -353,7 +358,7 @@ def test_who_does_not_see_the_store_simulates_what_it_has(tmp_path, simulator, m
 def test_a_kill_between_the_two_renames_loses_nothing(
     tmp_path, simulator, monkeypatch, still_larger
 ):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     large = make_sweep(tmp_path, text(SEEDS))
     kvsweep.run(large, out="whole.zarr", workers=1)
     rename = Path.rename
@@ -384,7 +389,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(
 
 
 def test_what_keeps_a_store_from_being_extended_is_named_not_what_would_be_added(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    write_store("a.zarr", TEXT)
     longer = ("step = 10", "step = 5")
     for changes, message in (
         ((longer, ("count = 6", "count = 4")), r"grid\.seed has 6 values in the store, 4 in the"),

@@ -9,6 +9,7 @@ from disturbing import GO_ON, comes_to, start
 from hypothesis import given
 from hypothesis import strategies as st
 from longer import long_but
+from stores import written
 from sweeping import (
     BASE,
     CLIFF,
@@ -21,6 +22,7 @@ from sweeping import (
 )
 
 import kvsweep
+from kvsweep.cli import main
 from kvsweep.errors import InputError
 from kvsweep.store import Share, lock
 
@@ -38,14 +40,10 @@ def sweep(tmp_path):
     return make_sweep(tmp_path, TEXT)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+@pytest.fixture
+def whole():
     """The store of a run without shares."""
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        stand_in(patch)
-        kvsweep.run(make_sweep(folder, TEXT), out=folder / "whole.zarr", workers=1)
-    return tree(folder / "whole.zarr")
+    return written(TEXT)
 
 
 def run(sweep, shard, out="a.zarr", **options):
@@ -203,14 +201,22 @@ def run_share(*more, **options):
     return start("grid", "small.toml", "--out", "a.zarr", "--workers", "1", *more, **options)
 
 
+def go_on_with(capsys, number):
+    """Run the command of a share in this process; return its exit code and stdout."""
+    options = ("--out", "a.zarr", "--workers", "1", "--shard", f"{number}/2")
+    with pytest.raises(SystemExit) as ended:
+        main(("grid", "small.toml", *options))
+    return ended.value.code or 0, capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def of_command(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command")
-    write_sweep(folder, TEXT)
+    file = write_sweep(folder, TEXT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        with run_share() as process:
-            process.communicate()
+        stand_in(patch)
+        with pytest.raises(SystemExit):
+            main(("grid", str(file), "--out", f"{folder}/a.zarr"))
     return tree(folder / "a.zarr")
 
 
@@ -236,23 +242,21 @@ def test_processes_at_once_fill_one_store(by_command, shares):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parts_done", long_but([1, 4]))
-def test_a_share_that_is_killed_goes_on(by_command, parts_done):
+def test_a_share_that_is_killed_goes_on(by_command, capsys, parts_done):
     with run_share("--shard", "2/2", batches=parts_done) as process:
         comes_to(parts_done, process)
         process.kill()
-    with run_share("--shard", "1/2") as process:
-        out, _ = process.communicate(timeout=60)
-    assert (process.returncode, "pending" in out) == (0, True)
-    with run_share("--shard", "2/2") as process:
-        out, _ = process.communicate(timeout=60)
-    assert (process.returncode, "a.zarr: 84 ok" in out) == (0, True)
+    code, out = go_on_with(capsys, 1)
+    assert (code, "pending" in out) == (0, True)
+    code, out = go_on_with(capsys, 2)
+    assert (code, "a.zarr: 84 ok" in out) == (0, True)
     assert tree(Path("a.zarr")) == by_command
     assert hidden() == []
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_shares_and_a_run_without_are_kept_apart_and_the_same_share_too(by_command, sweep):
+def test_shares_and_a_run_without_are_kept_apart_and_the_same_share_too(by_command, sweep, capsys):
     with run_share("--shard", "1/2", batches=1) as process:
         comes_to(1, process)
         for how in ({}, {"overwrite": True}, {"shard": "1/2"}):
@@ -261,8 +265,7 @@ def test_shares_and_a_run_without_are_kept_apart_and_the_same_share_too(by_comma
             assert "\n" not in str(told.value)
         process.kill()
     for number in (1, 2):
-        with run_share("--shard", f"{number}/2") as process:
-            process.communicate(timeout=60)
+        assert go_on_with(capsys, number)[0] == 0
     assert tree(Path("a.zarr")) == by_command
 
 

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from longer import long_but
+from stores import write_store, written
 from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, tree
 
 import kvsweep
@@ -32,9 +33,9 @@ def sweep(tmp_path):
 
 
 @pytest.fixture
-def whole(sweep, tmp_path):
-    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
-    return tree(tmp_path / "whole.zarr")
+def whole(tmp_path):
+    write_store(tmp_path / "whole.zarr")
+    return written()
 
 
 def opened(path, sweep):

@@ -3,6 +3,7 @@ import pytest
 from distributed import LocalCluster
 from disturbing import comes_to, start
 from longer import long_but
+from stores import written
 from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, start_python, tree, write_sweep
 
 import kvsweep
@@ -24,10 +25,9 @@ def sweep(tmp_path):
 
 
 @pytest.fixture
-def whole(sweep, tmp_path):
+def whole():
     """The store of an uninterrupted run."""
-    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
-    return tree(tmp_path / "whole.zarr")
+    return written()
 
 
 def test_run_returns_what_the_store_holds(sweep, tmp_path):

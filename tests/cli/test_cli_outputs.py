@@ -7,7 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree, write_sweep
+from stores import write_store
+from sweeping import BASE, CLIFF, GRID, fake_batch, tree, write_sweep
 
 import kvsweep
 from kvsweep.errors import InputError
@@ -37,7 +38,7 @@ def trace():
 
 @pytest.fixture
 def store(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, BASE + GRID + CLIFF), out="a.zarr", workers=1)
+    write_store("a.zarr", BASE + GRID + CLIFF)
     return "a.zarr"
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 from longer import long_but
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, write_sweep
+from stores import write_store
+from sweeping import BASE, CLIFF, GRID, fake_batch, write_sweep
 from test_cli_outputs import TRACE
 
-import kvsweep
 from kvsweep.cli import commands
 from kvsweep.cli.outputs import OutputPath, StorePath
 
@@ -68,7 +68,7 @@ FOUND = dict(outputs(commands))
 def files(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    kvsweep.run(make_sweep(tmp_path, BASE + GRID + CLIFF), out="a.zarr", workers=1)
+    write_store("a.zarr", BASE + GRID + CLIFF)
     write_sweep(tmp_path, BASE + GRID + CLIFF)
     Path("t.json").write_text(json.dumps(TRACE))
     Path("m.gguf").write_bytes(b"GGUF")

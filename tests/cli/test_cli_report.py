@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from stores import write_store
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
@@ -36,7 +37,7 @@ def quick(monkeypatch, tmp_path):
 @pytest.fixture
 def store(tmp_path):
     text = SWEEP + POLICIES + NAMED + CLIFF
-    kvsweep.run(make_sweep(tmp_path, text), out="a.zarr", workers=1)
+    write_store("a.zarr", text)
     return "a.zarr"
 
 

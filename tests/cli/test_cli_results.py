@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from stores import write_store
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, write_sweep
 
 import kvsweep
@@ -26,7 +27,8 @@ def quick(monkeypatch, tmp_path):
 
 @pytest.fixture
 def results(tmp_path):
-    kvsweep.run(make_sweep(tmp_path, BASE + GRID + CLIFF), out="a.zarr", workers=1)
+    write_sweep(tmp_path, BASE + GRID + CLIFF)
+    write_store("a.zarr", BASE + GRID + CLIFF)
     return "a.zarr"
 
 

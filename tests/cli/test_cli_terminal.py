@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, write_sweep
+from stores import write_store
+from sweeping import BASE, GRID, fake_batch, start_python, write_sweep
 
 import kvsweep
 from kvsweep.cli import progress, terminal
@@ -32,7 +33,7 @@ def quick(monkeypatch, tmp_path):
 
 @pytest.fixture
 def store(tmp_path):
-    kvsweep.run(make_sweep(tmp_path), out="a.zarr", workers=1)
+    write_store("a.zarr")
     return "a.zarr"
 
 

@@ -3,22 +3,19 @@
 import numpy as np
 import pytest
 from exploring import listening, save, show
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+from stores import write_store
+from sweeping import BASE, CLIFF, GRID
 
 import kvsweep
-from kvsweep import simulate
 from kvsweep.errors import InputError
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.of_store import OfStore
 
 
 @pytest.fixture
-def ds(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulate, "simulate_batch", fake_batch)
-    sweep = make_sweep(tmp_path, BASE + GRID + CLIFF)
+def ds(tmp_path):
     path = tmp_path / "small.zarr"
-    kvsweep.run(sweep, out=path, workers=1)
-    monkeypatch.undo()
+    write_store(path, BASE + GRID + CLIFF)
     return kvsweep.open_results(path)
 
 

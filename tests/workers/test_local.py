@@ -30,10 +30,11 @@ def sweep(tmp_path, monkeypatch):
     return make_sweep(tmp_path, BASE + GRID)
 
 
-@pytest.fixture
-def whole(sweep, tmp_path):
-    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
-    return tree(tmp_path / "whole.zarr")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
+    return tree(folder / "whole.zarr")
 
 
 def nannies():

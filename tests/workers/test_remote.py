@@ -18,6 +18,8 @@ from kvsweep.store.folder import Folder
 
 pytestmark = pytest.mark.slow
 
+SMALL_TASKS = (2e-4, 2e-4)
+
 
 @pytest.fixture(autouse=True)
 def compiled():
@@ -35,12 +37,20 @@ def sweep(tmp_path):
     return make_sweep(tmp_path, BASE + GRID)
 
 
+@pytest.fixture(scope="module")
+def of_threads(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
+        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
+    return tree(folder / "whole.zarr")
+
+
 @pytest.fixture
-def whole(sweep, tmp_path, monkeypatch):
-    """The store of a run on threads of this process, in several tasks."""
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
-    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
-    return tree(tmp_path / "whole.zarr")
+def whole(of_threads, monkeypatch):
+    """The store of a run on threads of this process, in several tasks, as those of the test are."""
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
+    return of_threads
 
 
 @pytest.mark.long
@@ -148,7 +158,7 @@ def test_a_client_of_the_user_is_used_and_stays_open(remote, sweep, tmp_path, wh
 
 @pytest.mark.long
 def test_tasks_are_named_after_the_sweep(remote, sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
     remote.worker()
     seen = set()
     with Client(remote.address) as client:
