@@ -119,11 +119,11 @@ def test_cliff_search_takes_what_the_sweep_asks_for(run, sweep):
 def test_values_from_a_million_on_are_written_whole(run, tmp_path):
     text = (SWEEP + CLIFF.replace("0.5", "0.05").replace('"gpu_blocks"', '"gpu_tokens"')).replace(
         '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }',
-        '"cache.gpu_tokens" = { start = 1000000, stop = 2000000, step = 16 }',
+        '"cache.gpu_tokens" = { start = 1000000, stop = 2000000, step = 160 }',
     )
     text = text.replace(
         "requests = 60\n", 'requests = 60\nprompt = { dist = "constant", value = 60000 }\n'
-    )
+    ).replace("[grid]", "[cache]\nblock_size = 160\n\n[grid]")
     code, out, _ = run("cliff", str(write_sweep(tmp_path, text)), "--search")
     assert code == 0
     assert "1,000,000 to 2,000,000 tokens" in out
