@@ -38,6 +38,7 @@ def trace():
 
 @pytest.fixture
 def store(tmp_path):
+    write_sweep(tmp_path, BASE + GRID + CLIFF)
     write_store("a.zarr", BASE + GRID + CLIFF)
     return "a.zarr"
 

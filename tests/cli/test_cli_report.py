@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from stores import write_store
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, write_sweep
 
 import kvsweep
 from kvsweep.errors import InputError
@@ -37,6 +37,7 @@ def quick(monkeypatch, tmp_path):
 @pytest.fixture
 def store(tmp_path):
     text = SWEEP + POLICIES + NAMED + CLIFF
+    write_sweep(tmp_path, text)
     write_store("a.zarr", text)
     return "a.zarr"
 

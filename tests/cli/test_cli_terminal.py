@@ -33,6 +33,7 @@ def quick(monkeypatch, tmp_path):
 
 @pytest.fixture
 def store(tmp_path):
+    write_sweep(tmp_path)
     write_store("a.zarr")
     return "a.zarr"
 

@@ -30,11 +30,17 @@ def sweep(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     warm_up()
     kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
-    return tree(folder / "whole.zarr")
+    return folder / "whole.zarr"
+
+
+@pytest.fixture
+def whole(made, tmp_path):
+    shutil.copytree(made, tmp_path / "whole.zarr")
+    return tree(made)
 
 
 @pytest.fixture
