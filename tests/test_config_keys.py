@@ -1,9 +1,10 @@
 """Every key of a scenario says what it holds, once: on its field."""
 
+import contextlib
 import typing
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from sweeping import BASE, make_sweep
 
 from kvsweep import grid
@@ -115,3 +116,11 @@ def test_a_store_has_unit_and_meaning_of_an_axis(tmp_path, key, unit, meaning):
 
 def test_the_other_dimensions_are_those_of_the_measures():
     assert DIMENSIONS.keys() == {dim for v in VARIABLES.values() for dim in v.dims}
+
+
+@pytest.mark.parametrize("value", [True, "5", 5.0])
+def test_no_key_takes_a_value_for_one_of_another_type(value):
+    for key, field, _ in FIELDS:
+        with contextlib.suppress(ValidationError):
+            taken = TypeAdapter(typing.Annotated[field.annotation, field]).validate_python(value)
+            assert type(taken) is type(value), key

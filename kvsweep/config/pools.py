@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, Weight
+from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, Weight, Whole
 from kvsweep.config.coefficients import (
     Betas,
     Experts,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Instances = Annotated[Count, Field(le=MAX_INSTANCES)]
 PoolBlocks = Annotated[Count, Field(le=MAX_BLOCKS)]
-TierBlocks = Annotated[int, Field(ge=0, le=MAX_BLOCKS)]
+TierBlocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
 OF_BLOCKS = ("gpu_blocks", "cpu_blocks")
 """What a pool may have of its own in a trace, beside its instances."""
 

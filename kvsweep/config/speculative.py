@@ -6,11 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from kvsweep.config.base import Coefficient, Key, KeyProblem, Section, Whole
+from kvsweep.config.base import Coefficient, Key, KeyProblem, Section, Share, Whole
 from kvsweep.config.explain import shown
 from kvsweep.limits import MAX_DRAFTS
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Speculative(Section):
