@@ -979,3 +979,14 @@ def test_what_several_checks_ask_for_is_read_once_unless_it_is_large(warned, tmp
     for name in ("injected", "injected", "completed", "injected"):
         assert not few.number(name).flags.writeable
     assert read == ["injected", "completed", "injected"]
+
+
+def test_an_instance_that_gets_most_by_the_lengths_of_pools_is_told_with_these(warned):
+    """All requests fit the first pool, whatever the routing."""
+    pools = "pools = [{{ instances = 1, max_model_len = {} }}, {{ instances = {} }}]\n"
+    busy = workload(rate=80.0)
+    text = warned(workload=busy, cluster=pools.format(5000, 2))["one-instance"].text
+    assert "change max_model_len or instances there, or choose another cluster.routing" in text
+    alone = pools.format(5000, 1).replace("}]", ", max_model_len = 6000 }, { instances = 1 }]")
+    text = warned(workload=busy, cluster=alone)["one-instance"].text
+    assert text.endswith("serves its length: change max_model_len or instances there")

@@ -98,6 +98,13 @@ def one_instance(cells: Cells) -> ResultWarning | None:
 
 def _spread(found: Seen) -> str:
     scenario = found.cells.scenario(found.worst)
+    pools = scenario.cluster.pools if scenario else ()
+    if any(pool.max_model_len for pool in pools):
+        routing = ", or choose another cluster.routing" * any(pool.instances > 1 for pool in pools)
+        return (
+            "each request goes to the first of cluster.pools that serves its length: change "
+            f"max_model_len or instances there{routing}"
+        )
     if scenario and scenario.cluster.routing == "weighted":
         return "give queue-depth a larger weight in cluster.scorers"
     return "choose another cluster.routing"
