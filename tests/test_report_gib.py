@@ -86,3 +86,22 @@ def test_a_value_that_the_sweep_has_not_is_of_another_store():
     seeds = dataset().expand_dims(seed=[7, 8])
     for ds in (joined.sel(max_num_seqs=8), seeds, dataset().assign_coords(gpu_blocks=[1, 2])):
         assert unit_gib(ds, "gpu_blocks") is not None
+
+
+@pytest.mark.parametrize(
+    ("decode", "known"),
+    [
+        ({"model": "llama-3.1-8b/h100/tp2"}, False),  # half of it on each of two GPUs
+        ({"beta": [1.0, 2.0, 3.0]}, False),
+        ({"model": "llama-3.1-8b/h100/tp9"}, False),  # of another release
+        ({"model": "llama-3.1-8b/h200/tp1"}, True),
+        (None, True),
+    ],
+)
+def test_blocks_of_sides_with_other_bytes_have_no_gib(decode, known):
+    cluster = {"prefill": {"instances": 1}, "decode": {"instances": 1, "latency": decode}}
+    latency = {"model": "llama-3.1-8b/h100/tp1"}
+    scenario = SWEEP["scenario"] | {"cluster": cluster, "latency": latency}
+    assert (unit_gib(dataset(scenario=scenario), "gpu_blocks") is not None) is known
+    cluster["decode"]["gpu_blocks"] = 400  # the axis is the other side's
+    assert unit_gib(dataset(scenario=scenario), "gpu_blocks") == 2 / 1024

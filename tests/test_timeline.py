@@ -396,3 +396,16 @@ def test_the_totals_of_a_replayed_cell_leave_its_warm_up_out_as_its_store_does(t
         main(["replay", str(file)])
     told = "warm-up      the first 8, left out of preemptions and means\n"
     assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("decode", "told"), [("tp2", False), ("tp1", True)])
+def test_the_memory_of_blocks_is_told_where_all_instances_have_as_much(tmp_path, decode, told):
+    text = BASE.replace("instances = 2\n", "kv_transfer_bandwidth = 1.0\n").replace(
+        "[latency]\nbeta = [1000, 10, 5]", '[latency]\nmodel = "llama-3.1-8b/h100/tp1"'
+    )
+    own = f'{{ instances = 1, latency = {{ model = "llama-3.1-8b/h100/{decode}" }} }}'
+    sides = "[cluster.prefill]\ninstances = 1\n[grid]\nseed = [0]\n"
+    text = text.replace("kv_transfer_bandwidth", f"decode = {own}\nkv_transfer_bandwidth")
+    (tmp_path / "apart.toml").write_text(text + sides)
+    found = timeline_of(run_replay(tmp_path / "apart.toml"))
+    assert ("GiB per GPU" in heading(found)[1]) is told

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.settings import foreign_axes, sweep_of
 from kvsweep.config.axes import SEED
+from kvsweep.config.pools import ROLES
+from kvsweep.config.transfer import has_usual_bytes
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,11 +50,22 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
         return None
     if foreign_axes(ds) - {axis, SEED}:  # attributes are those of one of several stores
         return None
+    if not _are_alike(sweep["scenario"]):
+        return None
     cache = sweep["scenario"].get("cache", {})
     token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
     if token is None or size is None or len(cache.get("groups", ())) > 1:
         return None  # a block of one of several groups has the bytes of its layers only
     return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
+
+
+def _are_alike(scenario: dict[str, Any]) -> bool:
+    """Return whether a token has as many bytes on each GPU of all pools that take their blocks."""
+    cluster = scenario.get("cluster") or {}
+    pools = [*cluster.get("pools", ()), *(cluster.get(role) or {} for role in ROLES)]
+    usual = (scenario.get("latency") or {}).get("model")
+    own = [pool["latency"] for pool in pools if pool.get("latency") and not pool.get("gpu_blocks")]
+    return all(has_usual_bytes(times.get("model"), usual) for times in own)
 
 
 def _sweep(ds: xr.Dataset) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis.request_lives import Phase, segments_of
 from kvsweep.config.fleet import fleet
+from kvsweep.config.pools import pools_of
+from kvsweep.config.transfer import has_usual_bytes
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
-    from kvsweep.config.cache_section import Cache
     from kvsweep.trace_replay import Replay
 
 GIB = 2**30
@@ -53,7 +54,8 @@ class Timeline:
     blocks : tuple of int
         Blocks of each instance.
     block_gib : float or None
-        GiB of a block on each GPU, if the bytes of a token are known and all layers share a block.
+        GiB of a block on each GPU, if the bytes of a token are known and the same everywhere, and
+        all layers share a block.
     preemptions : int
         Of all requests.
     last_us : int
@@ -128,7 +130,7 @@ def timeline_of(found: Replay) -> Timeline:
         lost_us=np.where(ended[lost] < 0, -1, ended[lost] - origin),
         used=[_used(found, i, blocks[i], moves(i), origin) for i in range(len(blocks))],
         blocks=blocks,
-        block_gib=_block_gib(found.scenario.cache),
+        block_gib=_block_gib(found.scenario),
         preemptions=int(columns["preemptions"].clip(min=0).sum()),
         last_us=shown - origin,
     )
@@ -139,10 +141,14 @@ def _blocks(scenario: Scenario) -> tuple[int, ...]:
     return tuple(pool.gpu_blocks for pool in fleet(scenario) for _ in range(pool.instances))
 
 
-def _block_gib(cache: Cache) -> float | None:
+def _block_gib(scenario: Scenario) -> float | None:
+    cache, usual = scenario.cache, scenario.latency.model
     token = cache.kv_bytes_per_token
     if token is None or len(cache.groups) > 1:
         return None  # a block of one of several groups has the bytes of its layers only
+    own = [pool.latency.model for _, pool in pools_of(scenario.cluster) if pool.latency]
+    if not all(has_usual_bytes(model, usual) for model in own):
+        return None
     return float(token) * cache.block_size / GIB
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -193,6 +194,24 @@ def _pool_bytes(scenario: Scenario, pool: Pool, folder: Path | None) -> float | 
     if own is None or known is None:
         return own
     return None if usual is None else known * own / usual
+
+
+def has_usual_bytes(own: str | None, usual: str | None) -> bool:
+    """Return whether the step times of a pool are of GPUs with as many bytes of a token.
+
+    Files are not read; where nothing tells, they have not.
+
+    Parameters
+    ----------
+    own, usual : str or None
+        Presets of the pool's step times and of ``[latency]``; None: coefficients are given.
+    """
+    if own is None or own == usual:
+        return own is not None
+    with suppress(KeyProblem):  # a store may name one of another release
+        found = _preset_bytes(own, None)
+        return found is not None and found == _preset_bytes(usual, None)
+    return False
 
 
 def tier_text(scenario: Scenario, folder: Path) -> str:
