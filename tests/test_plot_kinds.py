@@ -1322,3 +1322,35 @@ def test_calculated_settings_that_four_digits_write_alike_have_names_of_their_ow
     assert all(name in cliff_text(find_cliff(ds)) for name in names)
     lines = split_lines(ds["preemption_rate"].isel(policy=0, drop=True), "gpu_blocks")
     assert [float(name.split()[-1].replace(",", "")) for name, _ in lines] == rates.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("trend", "'round-robin' touches 'least-loaded'"),
+        ("prefix", "'hit' touches 'miss'"),
+        ("bars", None),
+    ],
+)
+def test_a_size_in_which_texts_touch_is_told(tmp_path, recwarn, kind, told):
+    with plot.look(size=(3.0, 2.0)):
+        figure = KINDS[kind]()
+    plot.save(figure, tmp_path / "a.png")
+    found = [str(warning.message) for warning in recwarn]
+    assert found == [f"size: 3 x 2 inches are too small: {told}"] * bool(told)
+
+
+def test_names_that_are_wider_than_their_panel_are_told(tmp_path):
+    ds = at_rates(h8(20), [20.0, 40.0])
+    with plot.look(size=(4.0, 6.0)):
+        figure = plot.plot_cliff(ds, find_cliff(ds))
+    with pytest.warns(PlainWarning, match=r"4 x 6 inches are too small: '.*' is wider than its"):
+        plot.save(figure, tmp_path / "a.png")
+
+
+def test_a_size_that_cuts_a_text_off_is_told(tmp_path):
+    with plot.look(size=(4.0, 3.0)):
+        figure = KINDS["curve"]()
+        figure.text(0.95, 0.5, "beyond the edge")
+    with pytest.warns(PlainWarning, match="'beyond the edge' is cut off"):
+        plot.save(figure, tmp_path / "a.png")

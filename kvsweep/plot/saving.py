@@ -21,6 +21,7 @@ from kvsweep.plot.fitting import fit_labels, is_too_small
 from kvsweep.plot.fonts import FONT, LACKING
 from kvsweep.plot.medium import current, look_of
 from kvsweep.plot.style import style
+from kvsweep.plot.touching import in_each_other
 from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
@@ -142,6 +143,10 @@ def _settled(figure: Figure) -> Iterator[None]:
     for axes in figure.axes:
         left, bottom, width, height = (round(v, 9) for v in axes.get_position(True).bounds)
         axes.set_position((left, bottom, width, height))
+    if current().size is not None and (told := in_each_other(figure)):
+        width, height = figure.get_size_inches()
+        message = f"size: {width:g} x {height:g} inches are too small: {told}"
+        warnings.warn(message, PlainWarning, stacklevel=4)
     try:
         yield
     finally:
