@@ -990,3 +990,17 @@ def test_an_instance_that_gets_most_by_the_lengths_of_pools_is_told_with_these(w
     alone = pools.format(5000, 1).replace("}]", ", max_model_len = 6000 }, { instances = 1 }]")
     text = warned(workload=busy, cluster=alone)["one-instance"].text
     assert text.endswith("serves its length: change max_model_len or instances there")
+
+
+def test_a_replay_of_a_trace_is_not_told_to_have_a_table_that_it_refuses(warned, tmp_path):
+    from kvsweep.analysis.replayed import cell_of_replay
+    from kvsweep.trace_replay import run_replay
+
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,100,9\n1,100,9\n")
+    found = run_replay(trace, ["latency.model=llama-3.1-8b/h100/tp2"])
+    (alone,) = find_warnings(cell_of_replay(found))
+    assert alone.text.endswith("`kvsweep blocks --model MODEL --gpu GPU` tells it")
+    with pytest.raises(InputError, match=r"model\.gpu: unknown key; sections here"):
+        run_replay(trace, ["latency.model=llama-3.1-8b/h100/tp2", "model.gpu=h100"])
+    assert warned(cache="", latency=NAMED)["assumed-blocks"].text.endswith("or a [model] table")

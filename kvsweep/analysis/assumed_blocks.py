@@ -27,11 +27,12 @@ def assumed_blocks(cells: Cells) -> ResultWarning | None:
     assert scenario is not None  # as the settings are known
     cache = scenario.cache
     tokens = cache.gpu_blocks * cache.block_size
+    table = ", or a [model] table" if scenario.workload is not None else ""  # a trace has none
     return found.warning(
         "assumed-blocks",
         f"{cache.gpu_blocks:,} blocks ({tokens:,} tokens){found.share} are the default of "
         f"cache.gpu_blocks, not what the GPU of latency.model {scenario.latency.model!r} has room "
-        "for; give it, as `kvsweep blocks --model MODEL --gpu GPU` tells it, or a [model] table",
+        f"for; give it, as `kvsweep blocks --model MODEL --gpu GPU` tells it{table}",
     )
 
 
