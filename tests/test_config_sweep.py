@@ -829,3 +829,19 @@ def test_a_policy_has_a_name_that_can_be_stored_and_read(load, name, told):
     bundle = f'[policies."{name}"]\nengine.max_num_seqs = 8\n[grid]\npolicy = ["{name}", "sticky"]'
     with pytest.raises(InputError, match=rf"h8[.]toml:\d+: policies[.].*: {told}$"):
         load('[grid]\npolicy = ["round-robin", "least-loaded"]', bundle)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("decode.gpu_blocks", "cluster.decode.gpu_blocks"),
+        ("decode.latency.model", "cluster.decode.latency.model"),
+        ("pools.0.gpu_blocks", "cluster.pools.0.gpu_blocks"),
+        ("groups.0.window", "cache.groups.0.window"),
+        ("prompt.mean", "workload.prompt.mean"),
+        ("speculative.tokens", "engine.speculative.tokens"),
+    ],
+)
+def test_a_key_that_lacks_its_section_alone_is_meant_with_it(refused, key, meant):
+    """`cache.gpu_blocks` was meant by `decode.gpu_blocks`, which changes the other side."""
+    assert refused("", "", f"{key}=5") == f"--set {key}: unknown key; did you mean {meant!r}?"

@@ -81,6 +81,9 @@ def suggestion(key: str, sections: Sequence[str] | None = None) -> str:
     sections : sequence of str, optional
         As for `with_overrides`.
     """
+    begun = [f"{section}.{key}" for section in sections or SECTIONS]
+    if whole := [name for name in begun if is_known(name)]:  # all of it but its section
+        return _meant(whole)
     known = [POLICY, SEED, *leaf_keys(Scenario)]
     if sections is not None:
         known = [name for name in known if name.split(".")[0] in sections]
@@ -90,13 +93,16 @@ def suggestion(key: str, sections: Sequence[str] | None = None) -> str:
     alike = [name for name in known if name.rpartition(".")[2] == last]
     if alike:
         fewest = alike[0].count(".")
-        alike = [name for name in alike if name.count(".") == fewest][:3]
-        return f"; did you mean {' or '.join(map(repr, alike))}?"
+        return _meant([name for name in alike if name.count(".") == fewest][:3])
     tails = {name.rpartition(".")[2]: name for name in reversed(known)}
     close = did_you_mean(key, known)
     if not close and (tail := did_you_mean(last, list(tails))):
         close = f"; did you mean {tails[tail.split(chr(39))[1]]!r}?"
     return close or f"; a key begins with its section: {', '.join(sections or SECTIONS)}"
+
+
+def _meant(names: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(map(repr, names))}?"
 
 
 def _set(values: dict[str, Any], path: KeyPath, value: Any, where: str) -> None:
