@@ -22,6 +22,9 @@ MAKERS = ("source_hash", "numba", "numpy")
 
 _SHOWN = 3
 
+_OF_THE_SAME_LIST = (".workload.concurrency", ".workload.warmup")
+"""Ends of keys that say when a request is sent, and whether it is measured."""
+
 
 def aligned(
     first: xr.DataArray, second: xr.DataArray
@@ -119,6 +122,8 @@ def _with_orders(
 
 def changes_requests(key: str) -> bool:
     """Whether a key of `differing` says what is requested, by itself or in a policy."""
+    if f".{key}".endswith(_OF_THE_SAME_LIST):
+        return False
     if key.startswith(("workload", f"{TRACES}.")):
         return True
     return key.startswith("policies.") and ".workload" in key

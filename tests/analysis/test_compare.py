@@ -403,3 +403,15 @@ def test_parts_of_stores_that_were_put_together_are_not_said_to_have_the_same_se
         assert "same settings" not in compare_text(found)
     more = xr.concat([one, one.assign_coords(seed=one["seed"] + 12)], "seed")
     assert not compare(one, more, "preemption_rate").several
+
+
+@pytest.mark.parametrize("key", ["concurrency", "warmup"])
+def test_requests_that_are_held_back_or_left_out_of_measures_are_the_same(key):
+    """Lists that differ were told of closed loops of the same requests."""
+    for name in (f"workload.{key}", f"policies.some.workload.{key}"):
+        assert not changes_requests(name)
+    first, second = ({"workload": {key: number}} for number in (5, 9))
+    values = noise()
+    found = compare(made(values, scenario=first), made(values, scenario=second), "preemption_rate")
+    assert found.same_requests
+    assert "equal seeds are equal request lists." in compare_text(found)
