@@ -418,3 +418,13 @@ def test_where_prefill_and_decode_are_apart_several_of_a_role_are_what_routing_n
     apart(2)
     with pytest.raises(InputError, match=r"than 1 \(or several of a role that has no routing of"):
         apart(1)
+
+
+@pytest.mark.parametrize("key", ['routing = "least-loaded"', "sticky_threshold = 0.5"])
+def test_a_routing_of_a_pool_of_one_instance_needs_more_in_the_pools(tmp_path, key):
+    """`cluster.instances`, which alone was named, is refused beside pools."""
+    parts = dict.fromkeys(("workload", "engine", "cache", "rest"), "")
+    text = BASE.format(cluster=f"pools = [{{ instances = 1 }}]\n{key}", **parts)
+    (tmp_path / "s.toml").write_text(text.replace("\ninstances = 2", ""))
+    with pytest.raises(InputError, match=r"has no effect: needs .*, or in cluster\.pools\)"):
+        load_sweep(tmp_path / "s.toml")

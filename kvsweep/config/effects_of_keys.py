@@ -195,9 +195,12 @@ _OTHER_TIER = Rule(
     lambda s, c: _has_tier(s, c) and not _connects(s, c),
     "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
 )
-_SEVERAL = "cluster.instances of more than 1 (or several of a role)"
+_SEVERAL = "cluster.instances of more than 1 (or several of a role, or in cluster.pools)"
 _STICKY = Rule(lambda s, c: _reads(s.cluster, TOKENS), f"routing 'sticky' and {_SEVERAL}")
-_UNROUTED = "cluster.instances of more than 1 (or several of a role that has no routing of its own)"
+_UNROUTED = (
+    "cluster.instances of more than 1 (or several of a role that has no routing of its own, or in "
+    "cluster.pools)"
+)
 _SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
 _TIMED = "arrivals that are not all at once, nor on read.lanes as each is free"
