@@ -845,3 +845,21 @@ def test_a_policy_has_a_name_that_can_be_stored_and_read(load, name, told):
 def test_a_key_that_lacks_its_section_alone_is_meant_with_it(refused, key, meant):
     """`cache.gpu_blocks` was meant by `decode.gpu_blocks`, which changes the other side."""
     assert refused("", "", f"{key}=5") == f"--set {key}: unknown key; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [
+        ("engine.speculative.tokens", "grid"),
+        ("cluster.decode.latency.model", "grid"),
+        ("cache.gpu_blocks", "grid"),
+        ("workload.prompt.mean", "design"),
+    ],
+)
+def test_a_deep_key_without_its_quotes_is_told_to_its_end(refused, key, table):
+    """`as in "engine.speculative"` was told, which is no axis."""
+    value = "{ from = 5, to = 9 }" if table == "design" else "{ start = 5, stop = 9, step = 1 }"
+    design = f"[design]\nsamples = 2\n{key} = {value}\n[grid]\n"
+    new = design if table == "design" else f"[grid]\n{key} = {value}\n"
+    text = H8.replace('"cache.gpu_blocks" =', '"engine.max_num_seqs" =')
+    assert f'write a dotted key in quotes, as in "{key}"' in refused("[grid]\n", new, text=text)

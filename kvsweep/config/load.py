@@ -281,10 +281,18 @@ def _check_axis_key(source: Source, key: str, spec: Any, table: str = "grid") ->
     if key in (POLICY, SEED):
         return
     if key in SECTIONS and isinstance(spec, dict):
-        message = f'write a dotted key in quotes, as in "{key}.{next(iter(spec), "key")}"'
+        message = f'write a dotted key in quotes, as in "{_whole(key, spec)}"'
         raise source.error((table, key), message)
     if section not in SECTIONS or key == section:
         raise source.error((table, key), f"unknown key{suggestion(key)}")
+
+
+def _whole(key: str, table: dict[str, Any]) -> str:
+    """Return the key of an axis of which TOML has made tables, as it stands without quotes."""
+    part, inner = next(iter(table.items()), ("key", None))
+    key = f"{key}.{part}"
+    is_range = not isinstance(inner, dict) or "start" in inner or "from" in inner
+    return key if is_range or not inner else _whole(key, inner)
 
 
 def _check_policies(
