@@ -266,3 +266,21 @@ def test_a_copy_is_written_by_xarray(ds, tmp_path):
     with xr.open_zarr(tmp_path / "copy.zarr") as back:
         assert set(back.variables) == set(ds.variables)
         assert all(back[name].equals(ds[name]) for name in ds.variables)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda ds: ds.sel(policy="least-loaded"),
+        lambda ds: ds.expand_dims(run=[1]),
+        lambda ds: ds.chunk(seed=1),
+    ],
+)
+def test_a_part_is_written_by_xarray(path, tmp_path, part):
+    """Zarr refused a chosen policy: its array has a dimension less than the shards of the store."""
+    some = part(kvsweep.open_results(path)[["steps", "ttft_ms", "ttft_p99_ms"]])
+    some.to_zarr(tmp_path / "part.zarr")
+    with xr.open_zarr(tmp_path / "part.zarr") as back:
+        assert all(back[name].equals(some[name]) for name in some.variables)

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
-# How a variable is laid out, in xarray's words.
+# How a variable is laid out, in xarray's words, and what of it a copy of a part takes over.
 _OF_CHUNKS = ("chunks", "preferred_chunks", "shards")
+_OF_COPIES = ("chunks", "shards")
 
 
 @checked
@@ -260,7 +261,13 @@ def _view(variable: xr.Variable, quantile: int) -> xr.Variable:
 
 
 def _in_order(ds: xr.Dataset) -> xr.Dataset:
-    """Order the variables as the registry does, the quantiles after their variable as views."""
+    """Order the variables as the registry does, the quantiles after their variable as views.
+
+    Shards are of the whole: Zarr refuses to write a part with one dimension less in them.
+    """
+    for variable in ds.variables.values():
+        for key in _OF_COPIES:
+            variable.encoding.pop(key, None)
     names: list[str] = []
     views: dict[str, xr.Variable] = {}  # no DataArrays, whose axes would be compared
     for name in (name for name in VARIABLES if name in ds):
