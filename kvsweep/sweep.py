@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
 from kvsweep.addresses import Where, store_place
-from kvsweep.analysis.planned import cells_of_sweep
+from kvsweep.analysis.planned import cells_of_sweep, left_out_texts
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import UNEQUAL_MEMORY, find_warnings, stored
 from kvsweep.analysis.wording import counted
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
     from kvsweep.workers.cluster import Client, Scheduler
     from kvsweep.workers.job import Running, Workers
+
+
+NAMED = 10
+"""Traces that lines are told about."""
 
 
 class Progress(Protocol):
@@ -119,7 +123,8 @@ def run(
         Called with numbers of cells, by this thread: in a notebook,
         ``lambda done, total: print(f"\r{done:,} of {total:,}", end="")``.
     notify : callable (str), optional
-        Called with a line for the user before something that takes long.
+        Called with a line for the user before something that takes long, and about each trace of
+        which requests are left out, as those that failed.
 
     Returns
     -------
@@ -147,6 +152,8 @@ def run(
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     file = None if scheduler_file is None else Path(scheduler_file)
     using = next((given for given in (scheduler, file, client) if given is not None), None)
+    for text in left_out_texts(sweep)[:NAMED] if notify else ():
+        notify(f"trace: {text}")
     run_once = partial(
         _run,
         path=path,

@@ -87,7 +87,11 @@ class Replay:
             for name, variable in REQUEST_COLUMNS.items()
         }
         count = len(self.requests["status"])
-        attributes = {"status": self.status, "status_detail": self.status_detail}
+        attributes = {
+            "status": self.status,
+            "status_detail": self.status_detail,
+            "left_out": self.trace.left_out,
+        }
         return xr.Dataset(columns, coords={"request": np.arange(count)}, attrs=attributes)
 
 
@@ -116,7 +120,8 @@ def replay(
         value. On the trace's clock, microseconds: ``arrival_us``, ``queued_us``, ``scheduled_us``,
         ``first_token_us``, ``finish_us``; after the arrival, as the client sees them: ``ttft_us``,
         ``e2e_us``. ``preemptions``, ``cached_tokens``, ``instance``; ``status``: text. Attributes
-        ``status`` and ``status_detail`` tell how the simulation ended.
+        ``status`` and ``status_detail`` tell how the simulation ended, and ``attrs["left_out"]``
+        how many requests of the file are not among these, as those that failed.
 
     Raises
     ------

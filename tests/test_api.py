@@ -269,3 +269,12 @@ def test_the_columns_of_a_replay_are_told_by_its_docstring():
     told = inspect.getdoc(kvsweep.replay).partition("Returns")[2].partition("Raises")[0]
     named = set(re.findall(r"``(\w+)``", told))
     assert named - {"request", "status_detail"} == set(REQUEST_COLUMNS)
+
+
+def test_a_replay_counts_the_requests_that_are_left_out(tmp_path):
+    """The command told it; in Python half of a log looked like all of it."""
+    rows = "".join(f"{i},32,{4 if i % 2 else ''}\n" for i in range(10))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    model = ["latency.model=llama-3.1-8b/h100/tp2"]
+    ds = kvsweep.replay(tmp_path / "t.csv", model, ["failed=leave-out"])
+    assert (ds.sizes["request"], ds.attrs["left_out"]) == (5, 5)

@@ -1,3 +1,5 @@
+import re
+
 import psutil
 import pytest
 from distributed import LocalCluster
@@ -269,3 +271,19 @@ def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path
 def test_what_is_no_sweep_is_told(sweep):
     with pytest.raises(InputError, match=r"^sweep: expected what load_sweep\(path\) returns, got "):
         kvsweep.run(sweep)
+
+
+def test_a_run_notifies_of_requests_of_a_trace_that_are_left_out(tmp_path):
+    """The command told it, a run in Python did not: half of a log looked like all of it."""
+    rows = "".join(f"{i},32,{4 if i % 2 else ''}\n" for i in range(10))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    workload = '[workload]\ntrace = "t.csv"\nread = { failed = "leave-out" }\n\n'
+    text = re.sub(r"\[workload\]\n.*?\n\n", workload, BASE, count=1, flags=re.DOTALL)
+    lines = []
+    sweep = make_sweep(tmp_path, text + "[grid]\nseed = [0]\n")
+    kvsweep.run(sweep, out=tmp_path / "a.zarr", notify=lines.append)
+    told = [line for line in lines if line.startswith("trace: ")]
+    assert told == [
+        "trace: t.csv: without 5 of 10 requests, which failed, or were of a warm-up or of "
+        "subagents (docs/traces.md)"
+    ]

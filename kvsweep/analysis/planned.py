@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis.cells import SEED, Cells, cells_of
+from kvsweep.analysis.wording import left_out_text
+from kvsweep.survey import left_out
 from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
@@ -43,3 +45,8 @@ def cells_of_sweep(ds: xr.Dataset, sweep: Sweep, plan: Plan) -> Cells:
     cliff = sweep.cliff is not None
     cells = cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
     return replace(cells, sized=sweep.seeks_rate)
+
+
+def left_out_texts(sweep: Sweep) -> list[str]:
+    """Return which requests of the files of a sweep's traces are not simulated, a line of each."""
+    return [f"{name}: {left_out_text(*counts)}" for name, counts in left_out(sweep).items()]

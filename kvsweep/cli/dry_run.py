@@ -193,12 +193,10 @@ def tell_left_out(sweep: Sweep) -> None:
 
 
 def _left_out(sweep: Sweep) -> list[str]:
-    from kvsweep.analysis.wording import left_out_text
-    from kvsweep.survey import left_out
+    from kvsweep.analysis.planned import left_out_texts
 
     with waiting(preparing_text(sweep)):
-        found = left_out(sweep)
-    return [f"{name}: {left_out_text(*counts)}" for name, counts in found.items()]
+        return left_out_texts(sweep)
 
 
 def _more(models: list[str], left: int) -> str:

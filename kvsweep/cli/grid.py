@@ -168,7 +168,7 @@ def _tell_shard(path: Where, ds: xr.Dataset, shard: str, as_json: bool) -> int:
 
 
 def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
-    from kvsweep.cli.dry_run import preparing_text, tell_blocks, tell_left_out
+    from kvsweep.cli.dry_run import preparing_text, tell_blocks
     from kvsweep.sweep import run
 
     tell_blocks(sweep)
@@ -180,7 +180,6 @@ def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
             leave_dask()
 
     try:
-        tell_left_out(sweep)
         with display:
             return run(sweep, out=str(path), progress=progress, notify=display.notify, **options)
     except KeyboardInterrupt:

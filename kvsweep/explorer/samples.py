@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kvsweep import simulate
 from kvsweep.analysis.cells import cells_of
+from kvsweep.analysis.planned import left_out_texts
 from kvsweep.analysis.warnings import find_warnings
 from kvsweep.config.axes import POLICY, SEED, Axis, about
 from kvsweep.errors import InputError
@@ -194,7 +195,7 @@ class Samples:
         return life_of(scenario, trace)
 
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
-        """Return what in these results misleads, as a finished run of the sweep would tell."""
+        """Return what in these results misleads, as a run of the sweep would tell."""
         variants = [self.scenario(point) for point in points]
         scenarios = np.fromiter(variants, object, len(variants))[:, None]
 
@@ -205,7 +206,7 @@ class Samples:
         cliff = self.sweep.cliff is not None
         cells = cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
         cells = replace(cells, sized=self.sweep.seeks_rate)
-        return [str(warning) for warning in find_warnings(cells)]
+        return [*left_out_texts(self.sweep), *map(str, find_warnings(cells))]
 
     def _described(self, axis: list[Any]) -> dict[str, Any]:
         """Return the sweep as a store has it, axes of one value among the scenario's keys."""

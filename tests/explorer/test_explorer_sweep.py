@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import shlex
 import tomllib
 from itertools import pairwise
@@ -459,3 +460,15 @@ def test_measures_of_levels_that_a_scenario_lacks_are_refused_in_one_line(
         assert page.until("curves", 2)[-1]["measures"][0]["name"] == "slo_attainment"
     assert refused.startswith(f"page: measure {told}")
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_requests_of_a_trace_that_are_left_out_are_told(tmp_path):
+    rows = "".join(f"{i},32,{4 if i % 2 else ''}\n" for i in range(10))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    workload = '[workload]\ntrace = "t.csv"\nread = { failed = "leave-out" }\n\n'
+    text = re.sub(r"\[workload\]\n.*?\n\n", workload, BASE, count=1, flags=re.DOTALL)
+    sweep = make_sweep(tmp_path, text + '[grid]\n"cache.gpu_blocks" = [100, 120]\n')
+    with listening(OfSweep(sweep)) as page:
+        page.ask(show(1, {}))
+        notes = page.until("curves", 1)[-1]["notes"]
+    assert any(note.startswith("t.csv: without 5 of 10 requests, which failed") for note in notes)
