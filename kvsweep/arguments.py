@@ -19,6 +19,9 @@ from kvsweep.errors import FOLDER_GONE, InputError, folder_is_gone, shown
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_DEEPEST = 20
+"""Depth of a trace's dict to which its parts are made plain; no key lies deeper."""
+
 
 class Kind(NamedTuple):
     """What an argument may be.
@@ -86,6 +89,19 @@ def _is_source(value: Any) -> bool:
     return _is_path(value) or (isinstance(value, Mapping) and not ARGUMENTS["ds"].fits(value))
 
 
+def _plain_source(value: Any, depth: int = 0) -> Any:
+    """Return a trace as JSON has it, of which parts may be tuples, arrays and NumPy's numbers."""
+    if depth > _DEEPEST or isinstance(value, str | os.PathLike):
+        return value
+    if hasattr(value, "tolist"):  # of NumPy or pandas
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain_source(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_source(one, depth + 1) for one in value]
+    return value
+
+
 def _is_found(value: Any) -> bool:
     results = ("cliff", "front", "effects", "indices", "comparison", "ds")
     return any(ARGUMENTS[name].fits(value) for name in results)
@@ -137,7 +153,7 @@ ARGUMENTS: dict[str, Kind] = {
         lambda value: _is_list(value, _is_number) and len(value) == 2,
     ),
     "levels": Kind("a dict of numbers by name", _is_mapping_of_numbers),
-    "source": Kind("a path or a dict", _is_source),
+    "source": Kind("a path or a dict", _is_source, _plain_source),
     "explored": Kind("what load_sweep(path) or open_results(path) returns", _is_explored),
     "found": Kind("what find_cliff, another analysis or open_results(path) returns", _is_found),
     # Where nothing is, nothing is found; but no system call takes a zero byte.

@@ -278,3 +278,34 @@ def test_a_replay_counts_the_requests_that_are_left_out(tmp_path):
     model = ["latency.model=llama-3.1-8b/h100/tp2"]
     ds = kvsweep.replay(tmp_path / "t.csv", model, ["failed=leave-out"])
     assert (ds.sizes["request"], ds.attrs["left_out"]) == (5, 5)
+
+
+def test_a_trace_has_arrays_and_numbers_of_numpy_and_tuples():
+    """They were refused one by one: an integer expected, got np.int64(0)."""
+    plain = {
+        "format": "kvsweep-trace/1",
+        "scenario": {"latency": {"beta": [7000, 17.7, 2.8]}},
+        "requests": [
+            {"id": i, "arrival_us": i, "prompt": [[1, 40]], "output": [2, 3]} for i in range(2)
+        ],
+    }
+    numbers = np.arange(2)
+    made = {
+        **plain,
+        "scenario": {"latency": {"beta": np.array([7000, 17.7, 2.8])}},
+        "requests": tuple(
+            {"id": i, "arrival_us": i, "prompt": np.array([[1, 40]]), "output": (2, np.int32(3))}
+            for i in numbers
+        ),
+    }
+    assert kvsweep.replay(made).identical(kvsweep.replay(plain))
+    assert isinstance(made["requests"][0]["prompt"], np.ndarray)
+
+
+def test_numbers_as_numpy_shows_them_are_no_toml(folder):
+    """They were told that a shell may have taken their quotes away."""
+    sizes = np.arange(1000, 1200, 100)
+    for text in (str(list(sizes)), str(sizes)):
+        with pytest.raises(kvsweep.InputError) as told:
+            kvsweep.load_sweep(folder / "small.toml", [f"cache.gpu_blocks={text}"])
+        assert "is not TOML; numbers are listed as in [8, 16], as .tolist() of" in str(told.value)

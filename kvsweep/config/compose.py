@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -162,6 +163,9 @@ def _numbers_entries(path: KeyPath) -> bool:
 # Of lists and tables, by their brackets, one that a shell leaves as it is between single quotes.
 _QUOTED = {"[]": '["a", "b"]', "{}": '{ name = "a" }'}
 
+# Numbers as NumPy shows them: np.int64(8), or without commas.
+_OF_NUMPY = re.compile(r"\b(?:np\.\w+|array)\(|\d\.?\s+-?\d")
+
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
     """Split ``KEY=VALUE`` of an option; a value that is not TOML is a string.
@@ -187,10 +191,10 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
         raise InputError(f"{option} {cut(key)}: a number of thousands of digits") from None
     quoted = _QUOTED.get(value.strip()[:1] + value.strip()[-1:])
     if quoted and read == value.strip():
-        raise InputError(
-            f"{option} {cut(key)}: {cut(value)} is not TOML; the shell may have taken its "
-            f"quotes away: '{cut(key)}={quoted}' keeps them"
-        )
+        remedy = f"the shell may have taken its quotes away: '{cut(key)}={quoted}' keeps them"
+        if _OF_NUMPY.search(value):
+            remedy = "numbers are listed as in [8, 16], as .tolist() of NumPy's gives them"
+        raise InputError(f"{option} {cut(key)}: {cut(value)} is not TOML; {remedy}")
     return key, read
 
 
