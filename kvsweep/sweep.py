@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -124,7 +125,8 @@ def run(
         ``lambda done, total: print(f"\r{done:,} of {total:,}", end="")``.
     notify : callable (str), optional
         Called with a line for the user before something that takes long, and about each trace of
-        which requests are left out, as those that failed.
+        which requests are left out, as those that failed; without it the latter, and what workers
+        wait for, are logged as warnings of ``kvsweep``.
 
     Returns
     -------
@@ -152,8 +154,8 @@ def run(
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     file = None if scheduler_file is None else Path(scheduler_file)
     using = next((given for given in (scheduler, file, client) if given is not None), None)
-    for text in left_out_texts(sweep)[:NAMED] if notify else ():
-        notify(f"trace: {text}")
+    for text in left_out_texts(sweep)[:NAMED]:
+        (notify or logging.getLogger("kvsweep").warning)(f"trace: {text}")
     run_once = partial(
         _run,
         path=path,

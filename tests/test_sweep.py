@@ -273,7 +273,7 @@ def test_what_is_no_sweep_is_told(sweep):
         kvsweep.run(sweep)
 
 
-def test_a_run_notifies_of_requests_of_a_trace_that_are_left_out(tmp_path):
+def test_a_run_tells_which_requests_of_a_trace_are_left_out(tmp_path, caplog):
     """The command told it, a run in Python did not: half of a log looked like all of it."""
     rows = "".join(f"{i},32,{4 if i % 2 else ''}\n" for i in range(10))
     (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
@@ -287,3 +287,5 @@ def test_a_run_notifies_of_requests_of_a_trace_that_are_left_out(tmp_path):
         "trace: t.csv: without 5 of 10 requests, which failed, or were of a warm-up or of "
         "subagents (docs/traces.md)"
     ]
+    kvsweep.run(sweep, out=tmp_path / "a.zarr")
+    assert [line for line in caplog.messages if line.startswith("trace: ")] == told
