@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -1580,3 +1581,18 @@ def test_the_rate_of_a_trace_is_drawn_of_whole_bins():
     assert panel.patches[0].get_data().values.tolist() == [1.0] * 40
     _draw_rate(late, (seconds + 22) * 10**6)
     assert late.patches[0].get_data().values.tolist() == [1.0] * 39
+
+
+def test_a_thread_that_waits_to_write_a_figure_leaves_the_filters_of_warnings_alone(tmp_path):
+    """It had set its own before it waited, and went with another's in place."""
+    figure = Figure()
+    before = list(warnings.filters)
+    with style.style():
+        thread = threading.Thread(target=plot.save, args=(figure, tmp_path / "a.png"))
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert list(warnings.filters) == before
+    thread.join(60)
+    assert (tmp_path / "a.png").exists()
+    assert list(warnings.filters) == before

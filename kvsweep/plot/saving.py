@@ -75,7 +75,7 @@ def save(figure: Figure, path: str | Path) -> None:
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
     kind = path.suffix.lower()
     drawn = BytesIO()  # first, as what is killed while it draws leaves no file then
-    with _told_once(), look_of(figure), style(), _settled(figure):
+    with look_of(figure), style(), _told_once(), _settled(figure):
         figure.savefig(drawn, format=kind[1:], metadata=metadata[kind])
     with written(path, binary=True) as file:
         file.write(drawn.getvalue())
@@ -84,7 +84,7 @@ def save(figure: Figure, path: str | Path) -> None:
 def as_png(figure: Figure) -> bytes:
     """Return a figure as a notebook shows it, sharp on a screen of twice the usual pixels."""
     file = BytesIO()
-    with _told_once(), look_of(figure), style(), _settled(figure):
+    with look_of(figure), style(), _told_once(), _settled(figure):
         figure.savefig(file, format="png", dpi=2 * PIXELS, metadata={"Software": MAKER})
     return file.getvalue()
 
@@ -92,7 +92,7 @@ def as_png(figure: Figure) -> bytes:
 def as_svg(figure: Figure) -> str:
     """Return what `save` writes of a figure as SVG."""
     file = BytesIO()
-    with _told_once(), look_of(figure), style(), _settled(figure):
+    with look_of(figure), style(), _told_once(), _settled(figure):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue().decode()
 
@@ -108,7 +108,11 @@ def is_own(path: Path) -> bool:
 
 @contextmanager
 def _told_once() -> Iterator[None]:
-    """Tell of letters that the font lacks once, not of each in each text and drawing."""
+    """Tell of letters that the font lacks once, not of each in each text and drawing.
+
+    Filters of warnings are those of the process too: of threads that go in and out in turn one
+    would leave those of another. So this is entered by who draws alone, in a block of `style`.
+    """
     letters: list[str] = []
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
