@@ -22,10 +22,12 @@ from kvsweep.workers.threads import Threads
 
 pytestmark = pytest.mark.slow
 
+SMALL_TASKS = (2e-4, 2e-4)
+
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
     warm_up()
     return make_sweep(tmp_path, BASE + GRID)
 
@@ -33,7 +35,9 @@ def sweep(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
+        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
     return tree(folder / "whole.zarr")
 
 
