@@ -18,7 +18,7 @@ from .setup import begin_lane, copy_lane, end_lane
 from .time.arrivals import let_send, next_arrival, remove_arrival, skip_awaiting
 from .time.instance import accept, advance, can_never_fit
 from .time.step_time import queueing_delay
-from .turns import next_to_advance, routes_unseen
+from .turns import next_to_advance, next_turn, routes_unseen
 
 
 @leaf
@@ -109,7 +109,7 @@ def _run(inp, ws, out, lane, tally):
             if lane["unconnected"]:
                 advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
-            ws.turns[first] = NONE
+            ws.turns[first] = next_turn(ws, lane, first)
             continue
         if r == NONE:
             break

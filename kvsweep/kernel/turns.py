@@ -13,7 +13,7 @@ from .time.arrivals import next_event
 
 
 @leaf
-def _next_turn(ws, lane, index):
+def next_turn(ws, lane, index):
     """Return when an instance does something next, twice, and which of things at one time."""
     time = NEVER
     kind = 0
@@ -43,7 +43,7 @@ def _earliest(ws, lane):
     for candidate in range(lane["instances"]):
         turn = ws.turns[candidate]
         if turn == NONE:
-            turn = _next_turn(ws, lane, candidate)
+            turn = next_turn(ws, lane, candidate)
             ws.turns[candidate] = turn
         if turn < first:
             second = first

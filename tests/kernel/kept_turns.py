@@ -29,7 +29,7 @@ def main():
         nonlocal kept
         for index in range(lane["instances"]):
             if ws.turns[index] != NONE:
-                assert ws.turns[index] == turns._next_turn(ws, lane, index)
+                assert ws.turns[index] == turns.next_turn(ws, lane, index)
                 kept += 1
         return take(ws, lane)
 
