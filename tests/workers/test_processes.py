@@ -13,19 +13,15 @@ import pytest
 from remote_cluster import end, until
 from sweeping import BASE, GRID, tree, write_sweep
 
-from kvsweep import grid
-from kvsweep.cli import main
-
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
-SMALL_TASKS = (2e-4, 2e-4)
 COMMAND = """
 import resource, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as does all that nohup starts
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 from kvsweep import grid
-grid.CHUNK_SECONDS = {tasks}
+grid.CHUNK_SECONDS = (2e-4, 2e-4)
 sys.argv = ["kvsweep", "grid", "small.toml", "--out", {out!r}, *{more!r}]
 from kvsweep.__main__ import main
 main()
@@ -48,10 +44,6 @@ simulate.simulate_batch = simulate_batch
 """
 
 
-def _command(out, more, files):
-    return COMMAND.format(out=out, more=list(more), files=files, tasks=SMALL_TASKS)
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -66,7 +58,7 @@ def start():
         def begin(out="a.zarr", more=("--processes", "--workers", "2"), files=1024, path=()):
             search = map(os.path.abspath, sys.path)
             process = subprocess.Popen(
-                [sys.executable, "-c", _command(out, more, files)],
+                [sys.executable, "-c", COMMAND.format(out=out, more=list(more), files=files)],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join([*path, *search])},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -88,23 +80,11 @@ def held(tmp_path):
     return path
 
 
-def by_threads(out):
-    """Run the command in this process, without processes of its own; return the store."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
-        with pytest.raises(SystemExit) as ended:
-            main(["grid", "small.toml", "--out", out])
-    assert not ended.value.code
-    return tree(Path(out))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    write_sweep(folder, BASE + GRID)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        return by_threads("whole.zarr")
+@pytest.fixture
+def whole(start):
+    process = start("whole.zarr", ())
+    assert process.communicate()[1].count("Traceback") == process.returncode == 0
+    return tree(Path("whole.zarr"))
 
 
 def begun(process, out="a.zarr"):
@@ -113,8 +93,11 @@ def begun(process, out="a.zarr"):
     return any(parts) or process.poll() is not None
 
 
-def goes_on(whole, out="a.zarr"):
-    return by_threads(out) == whole
+def goes_on(start, whole, out="a.zarr"):
+    process = start(out, ())
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    return tree(Path(out)) == whole
 
 
 def to_all(process, number):
@@ -151,7 +134,7 @@ def test_signals_end_the_command_and_its_processes(start, whole, held, send, nam
         assert err.splitlines()[-1] == "interrupted; the same command goes on with a.zarr"
     assert "Traceback" not in err
     until(lambda: not any(map(psutil.Process.is_running, workers)))
-    assert goes_on(whole)
+    assert goes_on(start, whole)
 
 
 def test_ctrl_c_while_the_processes_start_is_one_line(start, whole):
@@ -160,7 +143,7 @@ def test_ctrl_c_while_the_processes_start_is_one_line(start, whole):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert (process.returncode, err.count("\n")) == (1, 1)
-    assert goes_on(whole)
+    assert goes_on(start, whole)
 
 
 def test_all_workers_are_killed_again_and_again(start, whole):
@@ -202,6 +185,6 @@ def test_a_disk_that_is_full_under_the_workers(start, whole):
         assert "disk/a.zarr: cannot be written: No space left on device" in err.splitlines()[-1]
         assert "Traceback" not in err
         Path("disk/filler").unlink()
-        assert goes_on(whole, "disk/a.zarr")
+        assert goes_on(start, whole, "disk/a.zarr")
     finally:
         subprocess.run(["umount", "-l", "disk"], check=True)
