@@ -50,10 +50,6 @@ if TYPE_CHECKING:
     from kvsweep.workers.job import Running, Workers
 
 
-NAMED = 10
-"""Traces that lines are told about."""
-
-
 class Progress(Protocol):
     """What `run` calls after each task, and once when the workers are ready for the first."""
 
@@ -154,7 +150,7 @@ def run(
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     file = None if scheduler_file is None else Path(scheduler_file)
     using = next((given for given in (scheduler, file, client) if given is not None), None)
-    for text in left_out_texts(sweep)[:NAMED]:
+    for text in left_out_texts(sweep):
         (notify or logging.getLogger("kvsweep").warning)(f"trace: {text}")
     run_once = partial(
         _run,

@@ -7,7 +7,9 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import kvsweep
 from kvsweep import grid
 from kvsweep.config import load_sweep
 from kvsweep.metrics import VARIABLES, coordinates
@@ -107,6 +109,17 @@ def _name(variable, number, slo_classes):
 def preemption_rate(gpu_blocks: int, seed: int) -> float:
     """What the stand-in gives: a cliff at 130 blocks, give or take the seed."""
     return max(0.0, (140 + seed - gpu_blocks) / 20)
+
+
+def of_threads_alone(folder, seconds):
+    """Run the small sweep on a thread of this process; return the files of its store.
+
+    Its tasks are of so many `seconds`, as those of runs by others that are to be equal.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid, "CHUNK_SECONDS", seconds)
+        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
+    return tree(folder / "whole.zarr")
 
 
 def tree(path: Path) -> dict[str, bytes]:

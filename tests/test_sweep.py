@@ -289,3 +289,15 @@ def test_a_run_tells_which_requests_of_a_trace_are_left_out(tmp_path, caplog):
     ]
     kvsweep.run(sweep, out=tmp_path / "a.zarr")
     assert [line for line in caplog.messages if line.startswith("trace: ")] == told
+
+
+def test_of_many_traces_that_leave_requests_out_the_rest_is_counted(tmp_path, monkeypatch):
+    """Beyond the tenth nothing was said of any."""
+    counts = {f"{i}.csv": (1, 4) for i in range(12)}
+    monkeypatch.setattr("kvsweep.analysis.planned.left_out", lambda sweep: counts)
+    lines = []
+    kvsweep.run(make_sweep(tmp_path), out=tmp_path / "a.zarr", notify=lines.append)
+    told = [line for line in lines if line.startswith("trace: ")]
+    assert len(told) == 11
+    assert told[9].startswith("trace: 9.csv: without 1 of 4 requests")
+    assert told[10] == "trace: and 2 files more of which some are left out"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis.cells import SEED, Cells, cells_of
-from kvsweep.analysis.wording import left_out_text
+from kvsweep.analysis.wording import counted, left_out_text
 from kvsweep.survey import left_out
 from kvsweep.workload.generate import requests_for
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan
     from kvsweep.workload.requests import Requests
+
+NAMED = 10
+"""Files of traces that have a line of their own."""
 
 
 def cells_of_sweep(ds: xr.Dataset, sweep: Sweep, plan: Plan) -> Cells:
@@ -48,5 +51,12 @@ def cells_of_sweep(ds: xr.Dataset, sweep: Sweep, plan: Plan) -> Cells:
 
 
 def left_out_texts(sweep: Sweep) -> list[str]:
-    """Return which requests of the files of a sweep's traces are not simulated, a line of each."""
-    return [f"{name}: {left_out_text(*counts)}" for name, counts in left_out(sweep).items()]
+    """Return which requests of the files of a sweep's traces are not simulated, a line of each.
+
+    Of more than `NAMED` files the last line says how many more there are.
+    """
+    found = [f"{name}: {left_out_text(*counts)}" for name, counts in left_out(sweep).items()]
+    more = len(found) - NAMED
+    if more > 0:
+        found[NAMED:] = [f"and {counted(more, 'file')} more of which some are left out"]
+    return found

@@ -188,7 +188,7 @@ def tell_blocks(sweep: Sweep) -> None:
 
 def tell_left_out(sweep: Sweep) -> None:
     """Print to stderr which requests of the files of a sweep's traces are not simulated."""
-    for text in _left_out(sweep)[:NAMED]:
+    for text in _left_out(sweep):
         echo(f"trace: {text}", err=True)
 
 

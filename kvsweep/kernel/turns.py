@@ -14,7 +14,10 @@ from .time.arrivals import next_event
 
 @leaf
 def next_turn(ws, lane, index):
-    """Return when an instance does something next, twice, and which of things at one time."""
+    """Return the turn of an instance: twice the time of what it does next, us, plus its kind.
+
+    So the lowest comes first, at one time outputs (`by_itself.OUTPUTS`). NEVER if that is nothing.
+    """
     time = NEVER
     kind = 0
     if lane["connects"]:
@@ -28,16 +31,17 @@ def next_turn(ws, lane, index):
 
 @leaf
 def _time_of(turn):
-    """Return when a turn is."""
+    """Return the time of a turn, us."""
     return turn >> 1 if turn < NEVER else NEVER
 
 
 @leaf
 def _earliest(ws, lane):
-    """Return the instance that does something next, when, and when the first other one does.
+    """Return the instance that does something next, when, and when the first other one does; us.
 
-    Few turns are another than the last time: who changes one lets it be NONE. That of all instances
-    had been found anew for each step.
+    Turns are kept, as few change from one step to the next: whatever changes that of another
+    instance lets it be NONE, and it is found anew here (a closed loop of 256 instances took four
+    times as long with all of them found anew).
     """
     index, first, second = 0, NEVER, NEVER
     for candidate in range(lane["instances"]):

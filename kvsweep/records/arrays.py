@@ -129,7 +129,7 @@ class Workspace(NamedTuple):
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
     turns: NDArray[np.int64]
-    """int64 (instances,): in a closed loop when each does something next; `kernel.turns`."""
+    """int64 (instances,): in a closed loop what each does next, and when; `kernel.turns.next_turn`."""
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]

@@ -13,7 +13,7 @@ from threading import Timer
 import pytest
 from distributed import Client
 from remote_cluster import Remote, end, until
-from sweeping import BASE, GRID, make_sweep, tree
+from sweeping import BASE, GRID, make_sweep, of_threads_alone, tree
 
 import kvsweep
 from kvsweep import grid
@@ -56,11 +56,7 @@ def sweep(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
-        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
-    return tree(folder / "whole.zarr")
+    return of_threads_alone(tmp_path_factory.mktemp("whole"), SMALL_TASKS)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from distributed import Nanny, default_client
 from remote_cluster import until
-from sweeping import BASE, GRID, make_sweep, stand_in, tree
+from sweeping import BASE, GRID, make_sweep, of_threads_alone, stand_in, tree
 
 import kvsweep
 from kvsweep import grid
@@ -34,11 +34,7 @@ def sweep(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
-        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
-    return tree(folder / "whole.zarr")
+    return of_threads_alone(tmp_path_factory.mktemp("whole"), SMALL_TASKS)
 
 
 def nannies():

@@ -7,7 +7,7 @@ import pytest
 from distributed import Client
 from longer import long_but
 from remote_cluster import Remote, until
-from sweeping import BASE, GRID, make_sweep, tree
+from sweeping import BASE, GRID, make_sweep, of_threads_alone, tree
 
 import kvsweep
 from kvsweep import grid, store
@@ -39,11 +39,7 @@ def sweep(tmp_path):
 
 @pytest.fixture(scope="module")
 def of_threads(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "CHUNK_SECONDS", SMALL_TASKS)
-        kvsweep.run(make_sweep(folder, BASE + GRID), out=folder / "whole.zarr", workers=1)
-    return tree(folder / "whole.zarr")
+    return of_threads_alone(tmp_path_factory.mktemp("whole"), SMALL_TASKS)
 
 
 @pytest.fixture
