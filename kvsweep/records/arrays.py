@@ -129,7 +129,7 @@ class Workspace(NamedTuple):
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
     turns: NDArray[np.int64]
-    """int64 (instances,): in a closed loop what each does next, and when; `kernel.turns.next_turn`."""
+    """int64 (instances,): in closed loops what each does next, and when; `turns.next_turn`."""
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]
