@@ -4,6 +4,7 @@ Usage: ``PYTHONPATH=. python tests/bench/explicit.py [seeds] [repeats] [part of 
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -116,26 +117,48 @@ def batch_of(scenario, lists):
     return inputs, allocate_outputs(inputs)
 
 
-def ratios(name, blocks, usual_blocks, more, lists, repeats):
-    """Print time, steps and counted work of a feature, and the ratio to lanes without it."""
+@dataclass(frozen=True)
+class Cost:
+    """What a feature costs: means of a lane, as microseconds or counted, and ratios."""
+
+    blocks: int
+    usual_blocks: int
+    usual_us: float
+    us: float
+    ratio: float
+    usual_steps: float
+    steps: float
+    preemptions: float
+    taken: float
+
+    @property
+    def per_step(self):
+        """Return the ratio of the times of a step."""
+        return self.ratio * self.usual_steps / self.steps
+
+
+def cost_of(more, lists, repeats, blocks, usual_blocks):
+    """Measure a feature beside lanes without it, in turns."""
     # Scheduled as the lanes that it is compared with; only the feature differs.
-    batches = {
-        "usual": batch_of(h8_with(usual_blocks, {k: more[k] for k in CLOSED if k in more}), lists),
-        "explicit": batch_of(h8_with(blocks, more), lists),
-    }
+    usual = h8_with(usual_blocks, {k: more[k] for k in CLOSED if k in more})
+    batches = {"usual": batch_of(usual, lists), "explicit": batch_of(h8_with(blocks, more), lists)}
     times = times_in_turns(batches, repeats)
     found = {key: 1e6 * each.min() / len(lists) for key, each in times.items()}
     steps = {key: outputs.tallies["steps"].mean() for key, (_, outputs) in batches.items()}
     tallies = batches["explicit"][1].tallies
     assert (tallies["status"] == 0).all()
     ratio = float(np.median(times["explicit"] / times["usual"]))
-    per_step = ratio * steps["usual"] / steps["explicit"]
-    print(
-        f"{name:18} {blocks:6} {usual_blocks:6} {found['usual']:7.1f} {found['explicit']:8.1f}"
-        f" {ratio:6.2f} {per_step:9.2f} {steps['usual']:6.0f} {steps['explicit']:6.0f}"
-        f" {tallies['preemptions'].mean():11.1f} {tallies['blocks_taken'].mean():7.0f}",
-        flush=True,
-    )
+    means = (tallies[field].mean() for field in ("preemptions", "blocks_taken"))
+    return Cost(blocks, usual_blocks, *found.values(), ratio, *steps.values(), *map(float, means))
+
+
+def costs(lists, repeats, names, counts):
+    """Yield the name and the cost of each feature, for each count of blocks."""
+    for name in names:
+        for blocks in counts:
+            yield name, cost_of(FEATURES[name], lists, repeats, blocks, blocks)
+            if name in HALVES:
+                yield name, cost_of(FEATURES[name], lists, repeats, 2 * blocks, blocks)
 
 
 def main(seeds=60, repeats=15, part=""):
@@ -145,12 +168,14 @@ def main(seeds=60, repeats=15, part=""):
         "feature             expl.  usual   usual explicit  lane  per step  usual  expl. preempted"
         "  taken"
     )
-    for name, more in FEATURES.items():
-        for blocks in BLOCKS:
-            if part in name:
-                ratios(name, blocks, blocks, more, lists, repeats)
-                if name in HALVES:
-                    ratios(name, 2 * blocks, blocks, more, lists, repeats)
+    names = [name for name in FEATURES if part in name]
+    for name, cost in costs(lists, repeats, names, BLOCKS):
+        print(
+            f"{name:18} {cost.blocks:6} {cost.usual_blocks:6} {cost.usual_us:7.1f} {cost.us:8.1f}"
+            f" {cost.ratio:6.2f} {cost.per_step:9.2f} {cost.usual_steps:6.0f} {cost.steps:6.0f}"
+            f" {cost.preemptions:11.1f} {cost.taken:7.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
