@@ -694,3 +694,10 @@ def test_what_was_meant_is_told_whatever_the_capitals(section, key, given, meant
 def test_a_preset_without_its_gpu_leads_to_those_of_its_model(given, told):
     """It was led to one of them, of any GPU: llama-3.1-8b to that of an H200."""
     assert told in refused({"latency": {"model": given}})
+
+
+def test_what_sends_a_trace_in_a_closed_loop_is_told_of_a_replay():
+    with pytest.raises(InputError) as told:
+        parse_scenario({}, "t.json", ["workload.concurrency=2"])
+    hint = "a trace comes as it was recorded; in a sweep with workload.trace clients send it"
+    assert str(told.value) == f"--set workload.concurrency: unknown key; {hint}"

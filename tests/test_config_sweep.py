@@ -863,3 +863,34 @@ def test_a_deep_key_without_its_quotes_is_told_to_its_end(refused, key, table):
     new = design if table == "design" else f"[grid]\n{key} = {value}\n"
     text = H8.replace('"cache.gpu_blocks" =', '"engine.max_num_seqs" =')
     assert f'write a dotted key in quotes, as in "{key}"' in refused("[grid]\n", new, text=text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("cache.groups", "[{}]", "cache.groups[0].kind: missing; allowed: full, sliding, state"),
+        ("cache.groups", "[{kind = 'sliding'}]", "window: missing; kind 'sliding' needs it"),
+        ("workload.prompt", "{dist = 'gaussian'}", "prompt.mean: missing; mean length (token)"),
+        ("cluster.pools", "[{}]", "cluster.pools[0].instances: missing; instances of a pool"),
+        ("engine.speculative", "{tokens = 2}", "method: missing; allowed: draft, eagle"),
+        ("workload.sessions", "{}", "sessions.rounds: missing; requests of a session (request)"),
+    ],
+)
+def test_what_is_missing_is_told_with_its_values_or_its_meaning(tmp_path, key, value, told):
+    section, name = key.split(".")
+    text = "[workload]\nrate = 5.0\n" if section == "workload" else f"[{section}]\n"
+    (tmp_path / "s.toml").write_text(f"{text}{name} = {value}\n[latency]\nbeta = [1000]\n[grid]\n")
+    with pytest.raises(InputError) as refused:
+        load_sweep(tmp_path / "s.toml")
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "meant"), [("mtp", "eagle"), ("eagle3", "eagle"), ("draft_model", "draft")]
+)
+def test_names_of_drafts_in_the_command_of_vllm_are_known(tmp_path, method, meant):
+    drafts = f'speculative = {{ tokens = 2, method = "{method}", acceptance = 0.5 }}'
+    (tmp_path / "s.toml").write_text(f"[engine]\n{drafts}\n[latency]\nbeta = [1000]\n[grid]\n")
+    with pytest.raises(InputError) as refused:
+        load_sweep(tmp_path / "s.toml")
+    assert str(refused.value).endswith(f"allowed: draft, eagle; did you mean {meant!r}?")

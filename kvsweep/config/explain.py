@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from kvsweep.config.base import KeyProblem
-from kvsweep.config.schema import KeyPath, known_keys, tags, types_at
+from kvsweep.config.base import Key, KeyProblem
+from kvsweep.config.schema import KeyPath, choices_at, fields_at, known_keys, tags, types_at
 from kvsweep.errors import did_you_mean
 
 _LONGEST_QUOTE = 60
@@ -18,6 +18,13 @@ _OTHER_NAMES = {
     "pareto": "; a Pareto is 'pareto-lognormal' with mix_weight = 1",
     "normal": "; did you mean 'gaussian'?",
     "fixed": "; did you mean 'constant'?",
+}
+
+# Drafts by the names of vLLM's command.
+_OTHER_VALUES = {
+    "eagle3": "; did you mean 'eagle'?",
+    "mtp": "; did you mean 'eagle'?",
+    "draft_model": "; did you mean 'draft'?",
 }
 
 _EXPECTED = {
@@ -78,14 +85,14 @@ def describe(
     if chosen["type"] == "extra_forbidden":
         there = _sections_with(str(path[-1]), path) if "workload" in model.model_fields else ""
         return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table), there)
+    if chosen["type"] == "missing":
+        return path, _missing(model, path)
     said = _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
     listed = len(path) > 1 and chosen["type"] in _EXPECTED
     return path, said + (_FORMS.get(str(path[1]), "") if listed else "")
 
 
 def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> str:
-    if kind == "missing":
-        return "missing"
     if kind == "float_type" and type(given) is int:  # too large for a float
         return f"must be a finite number, got {shown(given)}"
     if kind in _EXPECTED:
@@ -109,8 +116,19 @@ def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> 
     return fallback[:1].lower() + fallback[1:]
 
 
+def _missing(model: type[BaseModel], path: KeyPath) -> str:
+    """Say what a key that is needed is for: its values if they are few, else what it means."""
+    if known := choices_at(model, path):
+        return f"missing; allowed: {', '.join(known)}"
+    said = [key for field in fields_at(model, path) for key in field.metadata]
+    key = next((key for key in said if isinstance(key, Key)), None)
+    if key is None:
+        return "missing"
+    return f"missing; {key.meaning}" + (f" ({key.unit})" if key.unit != "1" else "")
+
+
 def _unknown(word: str, known: list[str]) -> str:
-    hint = did_you_mean(word, known)
+    hint = _OTHER_VALUES.get(word) or did_you_mean(word, known)
     return f"unknown value {cut(word)!r}; allowed: {', '.join(known)}{hint}"
 
 

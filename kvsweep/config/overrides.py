@@ -120,9 +120,13 @@ def _path_in(key: str, values: dict[str, Any], sections: Sequence[str]) -> KeyPa
     """Return the path of a key of a single scenario."""
     section = key.split(".")[0]
     if section not in sections:
-        elsewhere = section in (POLICY, SEED, *Document.model_fields)
-        hint = f"; sections here: {', '.join(sections)}"
-        hint = hint if elsewhere else suggestion(key, sections)
+        if key == "workload.concurrency":
+            hint = "; a trace comes as it was recorded; "
+            hint += "in a sweep with workload.trace clients send it"
+        elif section in (POLICY, SEED, *Document.model_fields):
+            hint = f"; sections here: {', '.join(sections)}"
+        else:
+            hint = suggestion(key, sections)
         raise InputError(f"--set {cut(key)}: unknown key{hint}")
     return parts_of(key, values)
 

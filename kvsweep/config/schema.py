@@ -86,6 +86,12 @@ def fields_at(model: type[BaseModel], path: KeyPath) -> list[FieldInfo]:
     return [m.model_fields[str(path[-1])] for m in models if str(path[-1]) in m.model_fields]
 
 
+def choices_at(model: type[BaseModel], path: KeyPath) -> list[str]:
+    """Return the values of a key at `path` that has a few; none of others."""
+    kinds = [kind for field in fields_at(model, path) for kind in _alternatives(field.annotation)]
+    return [str(v) for kind in kinds if get_origin(kind) is Literal for v in get_args(kind)]
+
+
 def leaf_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yield all dotted keys of scalars, lists and free tables below `model`, once each."""
     for name, field in model.model_fields.items():
