@@ -1354,3 +1354,13 @@ def test_a_size_that_cuts_a_text_off_is_told(tmp_path):
         figure.text(0.95, 0.5, "beyond the edge")
     with pytest.warns(PlainWarning, match="'beyond the edge' is cut off"):
         plot.save(figure, tmp_path / "a.png")
+
+
+@pytest.mark.parametrize(("count", "named", "measured"), [(2, 2, 1), (3, 2, 2), (4, 2, 2)])
+def test_an_axis_that_panels_of_a_heatmap_share_is_told_at_the_outside(count, named, measured):
+    ds = h8(2).isel(gpu_blocks=[0, 9])
+    ds = xr.concat([ds] * count, "rate").assign_coords(rate=np.arange(count) + 1.0)
+    figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy")
+    told = check_layout(figure)
+    assert told.count("policy") == told.count("least-loaded") == named
+    assert sum("KV blocks" in text for text in told) == measured

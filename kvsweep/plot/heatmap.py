@@ -131,6 +131,7 @@ def plot_heatmap(
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
                 panel.set_title(panel_title(name, TITLE), loc="left", fontsize=7.5)
+        _tell_once(axes)
         bar = _bar(image, axes, rooms)
         long = panels > 1 and not slide
         bar.set_label(_told(array, metric, threshold, 48 if long else 36), fontsize=7.5)
@@ -150,6 +151,21 @@ def _panels(ds: xr.Dataset, count: int, height: float) -> tuple[list[Axes], list
     grid = figure.subplots(rows, 2).ravel() if several else style.panels(figure, count)
     style.title(figure, ds)
     return list(grid[:count]), list(grid[count:])
+
+
+def _tell_once(axes: list[Axes]) -> None:
+    """Leave out of a panel what the one to its left, or the one below, tells of the same axis."""
+    if len(axes) < 2:
+        return
+    specs = [(panel, panel.get_subplotspec()) for panel in axes]
+    places = {(spec.rowspan.start, spec.colspan.start): panel for panel, spec in specs if spec}
+    for (row, column), panel in places.items():
+        if (row, column - 1) in places:
+            panel.set_ylabel("")
+            panel.tick_params(labelleft=False)
+        if (row + 1, column) in places:
+            panel.set_xlabel("")
+            panel.tick_params(labelbottom=False)
 
 
 def _height(x: xr.DataArray, y: xr.DataArray) -> float:
