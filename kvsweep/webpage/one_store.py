@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import takewhile
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.warnings import warnings_in, warnings_of, warnings_of_cliff
-from kvsweep.analysis.wording import level
+from kvsweep.analysis.wording import label, level
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
 from kvsweep.plot.cliff_figure import plot_cliff
 from kvsweep.plot.cliff_rows import plot_many_cliffs
-from kvsweep.plot.curve import plot_curve
+from kvsweep.plot.curve import MAX_LINES, plot_curve
 from kvsweep.plot.effects_figure import MAX_ROWS, plot_effects
 from kvsweep.plot.pareto_figure import plot_pareto
 from kvsweep.plot.sensitivity_figure import plot_sensitivity
@@ -176,7 +177,7 @@ class StoreReport:
             return plot_many_cliffs(self.ds, self.cliff)
 
     def _curves(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield measure, axis and a function that draws, for the headlines of the sweep."""
+        """Yield measure, what it is drawn along, and what draws it, for the headlines."""
         if SAMPLE in self.ds.dims:  # whose points have no order, and each would have a curve
             return
         along = self.cliff.along if self.cliff is not None else None
@@ -188,9 +189,10 @@ class StoreReport:
             return
         known = set(variables.names(self.ds))
         asked = None if self.cliff is None else self.cliff.metric
+        few, at = _few_curves(self.ds, along)
         for metric in CURVES:
             if metric in known and metric != asked and _varies(variables.get(self.ds, metric)):
-                yield metric, along, partial(plot_curve, self.ds, metric, along)
+                yield metric, along + at, partial(plot_curve, few, metric, along)
 
     def _details(self) -> str:
         parts = []
@@ -267,6 +269,21 @@ def _fronts(front: Front) -> str:
     if not others.groups:
         return shown
     return shown + folded(f"{len(others.groups):,} more", paragraphs(pareto_parts(others)))
+
+
+def _few_curves(ds: xr.Dataset, along: str) -> tuple[xr.Dataset, str]:
+    """Return the results of which a figure has room for the curves, and at what, if not all.
+
+    Numeric axes are looked at in the middle of their values, the longest first.
+    """
+    others = [d for d in variables.swept(ds) if d not in (SEED, along)]
+    at: dict[str, Any] = {}
+    numeric = [axis for axis in others if ds[axis].dtype.kind in "iuf"]
+    for axis in sorted(numeric, key=lambda d: -ds.sizes[d]):
+        if prod(ds.sizes[d] for d in others if d not in at) <= MAX_LINES:
+            break
+        at[axis] = ds[axis].values[ds.sizes[axis] // 2]
+    return ds.sel(at), f", at {label(at)}" if at else ""
 
 
 def _varies(array: xr.DataArray) -> bool:

@@ -304,3 +304,17 @@ def test_captions_say_what_bands_are_where_there_are_any(run, tmp_path):
     assert "ttft_p99_ms along gpu_blocks" in told["c.zarr"]
     assert "ttft_p99_ms, B minus A, with 95% intervals" in told["a.zarr b.zarr --compare"]
     assert "ttft_p99_ms, B minus A" in told["a.zarr c.zarr --compare"]
+
+
+def test_of_many_curves_those_in_the_middle_of_an_axis_are_drawn_and_the_caption_says_so(
+    run, tmp_path
+):
+    """Sixteen curves, of four policies at four rates, had no figure at all."""
+    seqs = '[grid]\n"engine.max_num_seqs" = [8, 16, 32, 64, 128, 256]\n"workload.rate" = [1.0, 2.0]'
+    many = (BASE + GRID + CLIFF).replace("[grid]", seqs)
+    kvsweep.run(make_sweep(tmp_path, many, seeds=1), out="a.zarr", workers=1)
+    for words, at in ((), ", at max_num_seqs 64"), (("--at", "max_num_seqs=8"), ""):
+        run("report", "a.zarr", *words, "-o", "page.html", "--overwrite")
+        page = (tmp_path / "page.html").read_text()
+        assert f"ttft_p99_ms along gpu_blocks{at}" in re.findall("<figcaption>(.*?)</figc", page)
+        assert "not drawn" not in page
