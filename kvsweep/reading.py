@@ -38,6 +38,8 @@ _KINDS = (
 # pathlib keeps one slash of an address: https:/host/file. One letter is a drive of Windows.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
+_MOST_NAMES, _LONGEST_NAME = 1000, 100
+
 _PIECE = 2**20
 # Deflate makes at most 1,032 bytes of one (zlib's technical notes).
 _MOST_FROM_ONE = 1032
@@ -52,7 +54,9 @@ def working_folder() -> Path:
 
 
 def nearby(path: Path, folder: str, ending: str) -> str:
-    """Return a hint at what is there where `path` is not: with its ending, or in the usual folder.
+    """Return a hint at what is there where `path` is not.
+
+    With its ending, in the usual folder, or written nearly so.
 
     Parameters
     ----------
@@ -67,7 +71,22 @@ def nearby(path: Path, folder: str, ending: str) -> str:
     for place in (path.with_name(name) if path.name else path, Path(folder) / name):
         if place != path and os.path.exists(place):
             return f"; did you mean '{place}'?"
-    return ""
+    return _closest(path, ending)
+
+
+def _closest(path: Path, ending: str) -> str:
+    """Return a hint at the name in the same folder that is written most alike, if any is."""
+    from difflib import get_close_matches
+
+    try:
+        names = [name for name in os.listdir(path.parent) if name.endswith(ending)]
+    except OSError:
+        return ""
+    # Long names take time to compare, and a folder of so many has some name that is alike.
+    if len(names) > _MOST_NAMES or len(path.name) > _LONGEST_NAME:
+        return ""
+    close = get_close_matches(path.name, sorted(names), n=1, cutoff=0.8)
+    return f"; did you mean '{path.with_name(close[0])}'?" if close else ""
 
 
 def open_regular(path: Path) -> BufferedReader:

@@ -11,7 +11,7 @@ import pytest
 
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, dotted, shown
-from kvsweep.reading import open_regular, read_text
+from kvsweep.reading import nearby, open_regular, read_text
 
 
 def refused(path, most=1000, *, packed=True):
@@ -193,3 +193,20 @@ def test_utf_32_is_not_taken_for_utf_16(tmp_path, encoding):
     path = write(tmp_path, "\ufeffcafé".encode(encoding))
     told = "not a text file in UTF-8 but in UTF-32: `iconv -f UTF-32 -t UTF-8` makes it so"
     assert refused(path) == f"{path}: {told}"
+
+
+def test_a_name_that_is_written_nearly_so_is_suggested(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    for name in ("own/h8-steady.toml", "own/h8.txt", "watermark.toml"):
+        Path(name).touch()
+    for given, meant in (
+        ("own/h8-stedy.toml", "own/h8-steady.toml"),
+        ("watermarks.toml", "watermark.toml"),
+        ("own/H8-steady", None),
+        ("own/h8.toml", None),
+        ("other/h8-stedy.toml", None),
+        (f"own/{'h8-steady' * 99}.toml", None),
+    ):
+        told = f"; did you mean '{meant}'?" if meant else ""
+        assert nearby(Path(given), "sweeps", ".toml") == told
