@@ -63,23 +63,26 @@ def _objects(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _stretches(text: str, where: str, names: list[str]) -> Iterator[Stretch]:
     """Yield the values of some lines at a time, by column, as text."""
-    paths = [name.split(".") for name in names]
     rows = _objects(text, where)
     while chunk := list(islice(rows, _ROWS)):
-        columns = [
-            [_cell(_value(item, name, path)) for _, item in chunk]
-            for name, path in zip(names, paths, strict=True)
-        ]
+        columns = [[_cell(_value(item, name)) for _, item in chunk] for name in names]
         yield [number for number, _ in chunk], columns
 
 
-def _value(item: Any, name: str, path: list[str]) -> Any:
-    """Return what an object has under a name; None if it has nothing there."""
-    if name in item:  # a key that has a dot in itself
+def _value(item: Mapping[str, Any], name: str) -> Any:
+    """Return what an object has under a name of `flat_keys`; None if it has nothing there.
+
+    Any key on the way may have dots in itself, as OpenTelemetry's `gen_ai.usage.input_tokens`.
+    """
+    if name in item:
         return item[name]
-    for key in path:
-        item = item.get(key) if isinstance(item, dict) else None
-    return item
+    end = name.find(".")
+    while end >= 0:
+        inner = item.get(name[:end])
+        if isinstance(inner, dict) and (found := _value(inner, name[end + 1 :])) is not None:
+            return found
+        end = name.find(".", end + 1)
+    return None
 
 
 def _cell(value: Any) -> str:

@@ -1039,3 +1039,18 @@ def test_times_since_1970_in_too_large_a_unit_are_refused(tmp_path, text, unit, 
 def test_dates_of_the_year_9999_are_not_too_late(tmp_path):
     path = write(tmp_path, f"{OWN_HEAD}\n9999-12-31T23:59:59,5,6\n")
     assert len(load(path).requests) == 1
+
+
+def test_keys_with_dots_within_objects_are_read_by_the_names_that_are_told(tmp_path):
+    """As OpenTelemetry names attributes; the value was taken for none, so that clients were lost."""
+    span = {"at_s": 1.5, "attributes": {"gen_ai.usage.in": 7, "gen_ai": {"out": 3, "user.id": "a"}}}
+    path = write(tmp_path, f"{json.dumps(span)}\n{json.dumps(span)}\n")
+    names = {
+        "arrival": "at_s",
+        "prompt": "attributes.gen_ai.usage.in",
+        "output": "attributes.gen_ai.out",
+        "client": "attributes.gen_ai.user.id",
+    }
+    found = load(path, *(f"columns.{role}={name}" for role, name in names.items())).requests
+    assert (found.prompt_tokens.tolist(), found.output_tokens.tolist()) == ([7, 7], [3, 3])
+    assert found.client_names == ("a",)
