@@ -17,6 +17,7 @@ from kvsweep.workload.trace_sums import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kvsweep.config import Scenario, Sweep, Workload
     from kvsweep.workload.requests import Requests
@@ -157,9 +158,18 @@ def left_out(sweep: Sweep) -> dict[str, tuple[int, int]]:
     for point in sweep.probe_points():
         workload = sweep.scenario(point).workload
         assert workload is not None  # `Sweep.scenario` sees to it
-        for name in names_of(workload, point.get(POLICY), seeds):
-            with suppress(InputError):
-                asked = (sweep.base_dir / name, workload.read, part_of(workload, workload.read))
-                if out := left_out_of_file(*asked):
-                    found[name] = out, out + len(requests_of_file(*asked))
+        found |= left_out_of(workload, point.get(POLICY), seeds, sweep.base_dir)
+    return found
+
+
+def left_out_of(
+    workload: Workload, policy: str | None, seeds: Sequence[int], folder: Path
+) -> dict[str, tuple[int, int]]:
+    """Return of a workload what `left_out` returns of a sweep; names are relative to `folder`."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in names_of(workload, policy, seeds):
+        with suppress(InputError):
+            asked = (folder / name, workload.read, part_of(workload, workload.read))
+            if out := left_out_of_file(*asked):
+                found[name] = out, out + len(requests_of_file(*asked))
     return found

@@ -22,6 +22,7 @@ from kvsweep.metrics import RUN_VARIABLES
 from kvsweep.metrics.request_columns import kernel_columns, replica_columns
 from kvsweep.policies import RULES, Status
 from kvsweep.records import EVENT_FIELDS, STEP_FIELDS
+from kvsweep.survey import left_out_of
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.traces import Trace, load_trace
 
@@ -201,10 +202,12 @@ def _load_cell(path: Path, overrides: Sequence[str]) -> tuple[Scenario, Trace]:
     seed = point.pop(SEED, 0)
     scenario = sweep.scenario(point)
     assert scenario.workload is not None  # a sweep's scenario has one
-    requests = requests_for(
-        scenario.workload, seed, sweep.entropy, point.get(POLICY), sweep.base_dir
+    workload, policy = scenario.workload, point.get(POLICY)
+    requests = requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
+    left_out = sum(out for out, _ in left_out_of(workload, policy, [seed], sweep.base_dir).values())
+    return scenario, Trace(
+        requests, where=str(path), left_out=left_out, seed=seed, entropy=sweep.entropy
     )
-    return scenario, Trace(requests, where=str(path), seed=seed, entropy=sweep.entropy)
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:

@@ -309,3 +309,18 @@ def test_numbers_as_numpy_shows_them_are_no_toml(folder):
         with pytest.raises(kvsweep.InputError) as told:
             kvsweep.load_sweep(folder / "small.toml", [f"cache.gpu_blocks={text}"])
         assert "is not TOML; numbers are listed as in [8, 16], as .tolist() of" in str(told.value)
+
+
+def test_a_replayed_cell_counts_the_requests_that_its_trace_is_left_without(tmp_path):
+    """0 was told, as if the list were all of the file."""
+    rows = "".join(f"{i},5,{i % 3}\n" for i in range(9))  # three of them failed
+    for name in ("0.csv", "1.csv"):
+        (tmp_path / name).write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+        rows += "9,5,0\n"
+    (tmp_path / "s.toml").write_text(
+        "[workload]\ntrace = '{seed}.csv'\nread.failed = 'leave-out'\n"
+        "[latency]\nbeta = [7000, 17.7, 2.8]\n[grid]\nseed = { count = 2 }\n"
+    )
+    for seed in (0, 1):
+        ds = kvsweep.replay(tmp_path / "s.toml", [f"seed={seed}", "cache.gpu_blocks=20"])
+        assert (ds.sizes["request"], ds.attrs["left_out"]) == (6, 3 + seed)
