@@ -31,6 +31,10 @@ KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 QWEN_KEYS = ("chat_id", "parent_chat_id", "turn", "type")
 _KNOWN = frozenset(KEYS + QWEN_KEYS)
 
+_AS_LINES = (
+    "; read.format = 'jsonl' with read.columns reads times and lengths of any lines, without content"
+)
+
 # Largest integer that JSON readers of other languages keep, too.
 _LARGEST = 2**53
 _USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
@@ -173,12 +177,17 @@ def _check_one_kind(item: Any) -> None:
 def _check_keys(item: dict[str, Any]) -> None:
     if not item.keys() <= _KNOWN:
         key = next(key for key in item if key not in _KNOWN)
-        hint = did_you_mean(key, [*KEYS, *QWEN_KEYS]) or f"; allowed: {', '.join(KEYS)}"
-        raise Malformed(f"unknown key {shown(key)}{hint}")
+        others = f"; allowed: {', '.join(KEYS)}{_AS_LINES}"
+        raise Malformed(
+            f"unknown key {shown(key)}{did_you_mean(key, [*KEYS, *QWEN_KEYS]) or others}"
+        )
     for key in KEYS:
         if key not in item:
             meaning = ", the ids of the prompt's blocks" if key == "hash_ids" else ""
-            raise Malformed(f"missing {key!r}{meaning}: Mooncake's lines have {', '.join(KEYS)}")
+            raise Malformed(
+                f"missing {key!r}{meaning}: Mooncake's lines have {', '.join(KEYS)}"
+                f"{_AS_LINES if key == 'hash_ids' else ''}"
+            )
 
 
 def _wrong_number(ids: int, tokens: int, layout: _Layout) -> str:

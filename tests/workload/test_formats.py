@@ -1054,3 +1054,16 @@ def test_keys_with_dots_within_objects_are_read_by_the_names_that_are_told(tmp_p
     found = load(path, *(f"columns.{role}={name}" for role, name in names.items())).requests
     assert (found.prompt_tokens.tolist(), found.output_tokens.tolist()) == ([7, 7], [3, 3])
     assert found.client_names == ("a",)
+
+
+@pytest.mark.parametrize("more", ['"session_id": "a", ', '"text_input": "hi", ', None])
+def test_lines_that_are_nearly_mooncakes_are_told_how_they_are_read(tmp_path, more):
+    """Those of Dynamo and aiperf have sessions besides, and others no ids."""
+    line = '{"timestamp": 1500, "input_length": 1100, "output_length": 3}\n'
+    if more:
+        line = line.replace("{", f'{{{more}"hash_ids": [0, 1, 2], ')
+    path = write(tmp_path, 2 * line)
+    read = ("format=jsonl", "time_unit=ms", "columns.arrival=timestamp")
+    read += ("columns.prompt=input_length", "columns.output=output_length")
+    assert "; read.format = 'jsonl' with read.columns reads times and lengths" in refused(path)
+    assert load(path, *read).requests.prompt_tokens.tolist() == [1100, 1100]
