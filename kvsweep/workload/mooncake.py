@@ -31,9 +31,7 @@ KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 QWEN_KEYS = ("chat_id", "parent_chat_id", "turn", "type")
 _KNOWN = frozenset(KEYS + QWEN_KEYS)
 
-_AS_LINES = (
-    "; read.format = 'jsonl' with read.columns reads times and lengths of any lines, without content"
-)
+_AS_LINES = "; read.format = 'jsonl' with read.columns reads times and lengths of any lines"
 
 # Largest integer that JSON readers of other languages keep, too.
 _LARGEST = 2**53

@@ -1042,7 +1042,7 @@ def test_dates_of_the_year_9999_are_not_too_late(tmp_path):
 
 
 def test_keys_with_dots_within_objects_are_read_by_the_names_that_are_told(tmp_path):
-    """As OpenTelemetry names attributes; the value was taken for none, so that clients were lost."""
+    """As OpenTelemetry's; they were taken for empty, so that clients were lost."""
     span = {"at_s": 1.5, "attributes": {"gen_ai.usage.in": 7, "gen_ai": {"out": 3, "user.id": "a"}}}
     path = write(tmp_path, f"{json.dumps(span)}\n{json.dumps(span)}\n")
     names = {
