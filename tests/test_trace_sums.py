@@ -148,3 +148,14 @@ def test_cells_of_a_trace_that_was_replaced_are_not_simulated_again(tmp_path, mo
     for seed in range(2):  # where the sweep file is
         (tmp_path / "sweeps" / f"{seed}.csv").write_text(TRACE)
     assert kvsweep.verify("a.zarr", sample=4).not_simulated == ""
+
+
+def test_the_trace_of_lengths_is_the_file_of_that_very_name(tmp_path):
+    """Of `{seed}.csv` it was read, and 0.csv compared: another was not told from it."""
+    (tmp_path / "{seed}.csv").write_text(TRACE)
+    text = TEXT.replace("workload.trace", "workload.requests = 4\nworkload.lengths_from")
+    sweep = make_sweep(tmp_path, text)
+    assert list(json.loads(run(sweep).attrs["traces"])) == ["{seed}.csv"]
+    (tmp_path / "{seed}.csv").write_text(TRACE.replace("50,5", "50,6"))
+    with pytest.raises(InputError, match=r"a\.zarr: made from another \{seed\}\.csv: that trace"):
+        run(sweep)

@@ -96,7 +96,7 @@ def _names(
     """Return the names of the traces of cells."""
     named = (_named(variant.workload) for variant in variants)
     cells = set(zip(named, policies, strict=True))
-    return {name for cell in cells for name in _filled_names(*cell, seeds)}
+    return {name for named, policy in cells for name in _filled_names(*named, policy, seeds)}
 
 
 def _check(path: Path, wanted: str) -> None:
@@ -116,17 +116,21 @@ def _sum_of(path: Path, about: object) -> str:
 
 def names_of(workload: Workload | None, policy: str | None, seeds: Sequence[int]) -> list[str]:
     """Return the names of the files that a workload takes requests or lengths from."""
-    return list(_filled_names(_named(workload), policy, seeds))
+    return list(_filled_names(*_named(workload), policy, seeds))
 
 
-def _named(workload: Workload | None) -> tuple[str, ...]:
-    """Return the traces that a workload names."""
-    named = (workload.trace, workload.lengths_from) if workload else ()
-    return tuple(name for name in named if name is not None)
+def _named(workload: Workload | None) -> tuple[str | None, str | None]:
+    """Return the traces of requests and of lengths that a workload names."""
+    return (workload.trace, workload.lengths_from) if workload else (None, None)
 
 
-def _filled_names(named: Sequence[str], policy: str | None, seeds: Sequence[int]) -> Iterator[str]:
-    return (_filled(one, policy, seed) for one in named for seed in _needed(one, seeds))
+def _filled_names(
+    trace: str | None, lengths_from: str | None, policy: str | None, seeds: Sequence[int]
+) -> Iterator[str]:
+    if trace is not None:
+        yield from (_filled(trace, policy, seed) for seed in _needed(trace, seeds))
+    if lengths_from is not None:  # one file for all seeds, by the name that it has
+        yield lengths_from
 
 
 def _needed(name: str, seeds: Sequence[int]) -> Sequence[int]:
