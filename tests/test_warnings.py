@@ -1004,3 +1004,27 @@ def test_a_replay_of_a_trace_is_not_told_to_have_a_table_that_it_refuses(warned,
     with pytest.raises(InputError, match=r"model\.gpu: unknown key; sections here"):
         run_replay(trace, ["latency.model=llama-3.1-8b/h100/tp2", "model.gpu=h100"])
     assert warned(cache="", latency=NAMED)["assumed-blocks"].text.endswith("or a [model] table")
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([0.0], "the trace begins at 60 s in 1 of 2 cells: throughput_rps"),
+        ([0.0, 30.0], "the trace begins late in 2 of 3 cells, most at a.jsonl (60 s): "),
+    ],
+)
+def test_of_several_traces_those_that_begin_late_are_told(warned, tmp_path, others, told):
+    """Nothing was, beside one whose last answers take longer than its requests come."""
+    for name, begins in zip("abc", (60.0, *others), strict=False):
+        lines = [
+            {"timestamp": 1000 * (begins + i * (begins > 0)), "input_length": 100,
+             "output_length": 5 if begins else 400, "hash_ids": [i]}
+            for i in range(20)
+        ]  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    names = [f"{name}.jsonl" for name in "abc"[: 1 + len(others)]]
+    grid = f'"workload.trace" = {json.dumps(names)}\nseed = [0]'
+    found = warned(workload='trace = "a.jsonl"\n', grid=grid)
+    assert found["late-start"].text.startswith(told)
+    assert "with workload.slice, from_s = 60, or" in found["late-start"].text
+    assert found["late-start"].worst == {"trace": "a.jsonl"}
