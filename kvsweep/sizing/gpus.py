@@ -45,6 +45,11 @@ class Gpu:
         None: none.
     rocm : bool
         Whether it is AMD's, whose processes share no memory of vLLM's CPU tier.
+    whole_block : int
+        Tokens of a block where images attend to all of themselves, with heads of 256 or 512
+        channels.
+    wide_block_8bit : int
+        Tokens of a block with heads of 512 channels, and keys and values in FP8.
     """
 
     name: str
@@ -59,6 +64,8 @@ class Gpu:
     packed: tuple[str, ...] = ()
     delta_keys: int | None = None
     rocm: bool = False
+    whole_block: int = BLOCK_SIZE
+    wide_block_8bit: int = BLOCK_SIZE
 
     def defaults(self) -> Defaults:
         """Return what ``vllm serve`` takes unless told."""
@@ -174,6 +181,8 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
                 tuple(table.get("packed", ())),
                 table.get("delta_keys"),
                 table.get("rocm", False),
+                table.get("whole_block", BLOCK_SIZE),
+                table.get("wide_block_8bit", BLOCK_SIZE),
             )
     if driver := known_gpu(text):
         return find_gpu(driver)

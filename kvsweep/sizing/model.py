@@ -237,6 +237,8 @@ class Model:
         What layers keep of a request in place of keys and values, or beside them.
     item_tokens : int
         Of the largest picture or video, where vLLM schedules each as a whole; 0: it does not.
+    whole_items : tuple of str
+        Kinds of items that attend to all of themselves, as ``image``.
     """
 
     name: str
@@ -258,6 +260,7 @@ class Model:
     inner_block: int = 1
     states: tuple[StateShape, ...] = ()
     item_tokens: int = 0
+    whole_items: tuple[str, ...] = ()
 
     def takes(self, tp: int) -> bool:
         """Return whether `tp` GPUs can have the model divided among them, heads of keys copied.

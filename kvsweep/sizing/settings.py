@@ -271,8 +271,25 @@ def usual_block(
     elif gpu is not None and gpu.rocm and _takes_aiter(model, connector):
         beside = "a connector" if connector else "attention sinks"
         return AITER_BLOCK, f"AITER's attention, which vLLM takes for {beside} on {gpu.name}"
+    elif gpu is not None and (wide := _wide_block(model, gpu, dtype)):
+        return wide
     return BLOCK_SIZE, "vLLM's default"
 
+
+def _wide_block(model: Model, gpu: Gpu, dtype: str) -> tuple[int, str] | None:
+    """Return the tokens of a block by the width of heads, and why; None: it does not decide."""
+    widest = max(shape.key for shape in model.attention)
+    if model.whole_items and widest in WHOLE_HEADS and gpu.whole_block != BLOCK_SIZE:
+        why = f"TRITON_FLASHINFER's, which vLLM takes for images on {gpu.name}"
+        return gpu.whole_block, why
+    packed = dtype in ("fp8", "fp8_e4m3") and widest == max(WHOLE_HEADS)
+    if packed and gpu.wide_block_8bit != BLOCK_SIZE:
+        return gpu.wide_block_8bit, f"FlashAttention 4's in FP8, with heads of {widest} channels"
+    return None
+
+
+WHOLE_HEADS = 256, 512
+"""Channels of heads with which images are given to an attention of their own."""
 
 _TRITON = ("Gemma3ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration")
 """Models with attention to all of an image, or heads of several sizes."""

@@ -259,13 +259,22 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         inner_block=scale_block(quantized),
         work=None if weights is None else _work(text, about, kept, states),
         item_tokens=_item_tokens(text, known_as),
+        whole_items=_whole_items(text, known_as),
     )
 
 
 def _item_tokens(text: Values, known_as: str) -> int:
     """Return the tokens of the largest picture or video, where each attends to all of itself."""
+    sees = known_as == "Gemma4ForConditionalGeneration" and _whole_items(text, known_as)
+    return GEMMA4_VIDEO if sees else 0
+
+
+def _whole_items(text: Values, known_as: str) -> tuple[str, ...]:
+    """Return the kinds of items that attend to all of themselves (vLLM's ``is_mm_prefix_lm``)."""
+    if known_as == "Gemma3ForConditionalGeneration":
+        return ("image",)
     whole = text.table.get("use_bidirectional_attention") == "vision"
-    return GEMMA4_VIDEO if whole and known_as == "Gemma4ForConditionalGeneration" else 0
+    return ("image", "video") if whole and known_as.startswith("Gemma4") else ()
 
 
 def _inner(text: Values, about: Architecture) -> int | None:

@@ -8,13 +8,22 @@ from kvsweep.sizing.defaults import AITER_BLOCK, BLOCK_SIZE
 from kvsweep.sizing.gpus import Gpu
 from kvsweep.sizing.model import Model
 from kvsweep.sizing.settings import usual_block
-from kvsweep.vllm_command.known import Known
+from kvsweep.vllm_command.known import DEFAULT, Known
 from kvsweep.vllm_command.offload import SIZE, TRANSFER
+from kvsweep.vllm_command.step_limits import is_text_only
 from kvsweep.vllm_command.values import Values
 
 BACKEND, CONFIG = "attention-backend", "attention-config"
-_BLOCKS = {"B12X": 128, "HPC_ATTN": 64, "ROCM_AITER_UNIFIED_ATTN": AITER_BLOCK, "ULTRAQUANT": 64}
+_BLOCKS = {
+    "B12X": 128,
+    "HPC_ATTN": 64,
+    "ROCM_AITER_UNIFIED_ATTN": AITER_BLOCK,
+    "TRITON_FLASHINFER": 64,
+    "ULTRAQUANT": 64,
+}
 """``get_preferred_block_size`` of vLLM 0.33.0's backends, where it is not that of all others."""
+
+_FLASH = ("FLASH_ATTN", "TRITON_FLASH_ATTN")
 
 _WIDE = 256
 """Channels of heads for which FlashAttention 4 on Blackwell takes pages of 128 tokens, if it can
@@ -58,9 +67,13 @@ def with_block(known: Known, values: Values, model: Model, gpu: Gpu | None) -> K
         raise values.problem(
             option, f"{told}: give --block-size (128, or 16 with FlashAttention 2)"
         )
+    if name in _FLASH and gpu is not None and gpu.wide_block_8bit != BLOCK_SIZE:
+        return known  # by the width of heads, as where no backend is chosen
     if name != "AUTO":
         by = f"--{option} {name}"
         return replace(known, block_size=_BLOCKS.get(name, BLOCK_SIZE), block_by=by)
+    if gpu is not None and gpu.whole_block != BLOCK_SIZE and is_text_only(values, model):
+        return replace(known, block_size=BLOCK_SIZE, block_by=DEFAULT)
     if gpu is not None and (values.given(SIZE) or values.given(TRANSFER)):
         size, why = usual_block(model, gpu, model.dtype, connector=True)
         if size != BLOCK_SIZE:

@@ -107,14 +107,18 @@ def largest_item(values: Values, model: Model) -> int:
     model : Model
         What is served.
     """
-    if not model.item_tokens or values.switch("language-model-only"):
+    if not model.item_tokens or is_text_only(values, model):
         return 0
-    limits = values.table("limit-mm-per-prompt") or {}
-    if _most(limits, "image") == _most(limits, "video") == 0:
-        return 0
-    video = limits.get("video")
+    video = (values.table("limit-mm-per-prompt") or {}).get("video")
     frames = video.get("num_frames") if isinstance(video, dict) else None
     return min(model.item_tokens, frames * GEMMA4_FRAME) if frames else model.item_tokens
+
+
+def is_text_only(values: Values, model: Model) -> bool:
+    """Return whether the server takes none of the items that attend to all of themselves."""
+    limits = values.table("limit-mm-per-prompt") or {}
+    none = all(_most(limits, kind) == 0 for kind in model.whole_items)
+    return none or bool(values.switch("language-model-only"))
 
 
 def told_of_item(values: Values, limits: StepLimits, item: int) -> str | None:

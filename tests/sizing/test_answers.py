@@ -7,8 +7,8 @@ from kvsweep.sizing.answer_text import answer_text
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.question import Question
-from kvsweep.sizing.settings import usual_block
-from kvsweep.sizing.shapes import load_model
+from kvsweep.sizing.settings import Asked, serve, usual_block
+from kvsweep.sizing.shapes import load_config, load_model, model_from_config
 from kvsweep.sizing.sizes import parse_size
 
 
@@ -429,3 +429,51 @@ def test_a_number_of_parameters_is_no_size_of_weights():
     with pytest.raises(InputError, match="--weights: '8B' is 8 bytes, and no number of parameters"):
         ask(model="llama-3.1-8b", gpu="h100", weights="8B")
     assert ask(model="llama-3.1-8b", gpu="h100", weights="8GB").blocks > 20_000
+
+
+GEMMA3_4B = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "text_config": {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "sliding_window": 1024,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "of_3", "of_4", "of_4_without_images"),
+    [
+        ("b200", "auto", 64, 64, 16),
+        ("b200", "fp8", 64, 64, 16),
+        ("h100", "auto", 16, 16, 16),
+        ("h100", "fp8", 16, 64, 64),
+        ("h200", "fp8_e4m3", 16, 64, 64),
+        ("h200", "fp8_e5m2", 16, 16, 16),
+        ("a100", "auto", 16, 16, 16),
+        ("l40s", "fp8", 16, 16, 16),
+        ("rtx5090", "auto", 16, 16, 16),
+    ],
+)
+def test_blocks_of_wide_heads_are_those_of_their_attention(
+    gpu, dtype, of_3, of_4, of_4_without_images
+):
+    """Of Gemma 3 and 4, as vLLM 0.33.0's model classes have them where it takes such a GPU."""
+    config, where, _ = load_config("gemma-4-26b")
+    assert config["use_bidirectional_attention"] == "vision"
+    text_only = config | {"use_bidirectional_attention": None}
+    models = [model_from_config(GEMMA3_4B, "4b"), load_model("gemma-4-26b")]
+    models.append(model_from_config(text_only, where))
+    served = [serve(model, Asked(dtype=dtype), find_gpu(gpu)) for model in models]
+    assert [each.block_size for each in served] == [of_3, of_4, of_4_without_images]
+
+
+def test_narrow_heads_have_usual_blocks_beside_images():
+    narrow = GEMMA3_4B | {"text_config": GEMMA3_4B["text_config"] | {"head_dim": 128}}
+    model = model_from_config(narrow, "27b")
+    assert usual_block(model, find_gpu("b200"), "bfloat16") == (16, "vLLM's default")

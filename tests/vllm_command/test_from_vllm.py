@@ -1285,3 +1285,26 @@ def test_an_option_of_ones_own_behind_a_command_in_quotes_is_told_as_such():
         answer(Question(("vllm serve meta-llama/Llama-3.1-8B", "--gpu", "h100")))
     with pytest.raises(InputError, match="-tp: is not in the text that has the command"):
         answer(Question(("vllm serve meta-llama/Llama-3.1-8B", "-tp", "2"), gpu="h100"))
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu", "tokens"),
+    [
+        ("", "b200", 64),
+        ("--language-model-only", "b200", 16),
+        ("--limit-mm-per-prompt.image 0", "b200", 64),
+        ("--limit-mm-per-prompt.image 0 --limit-mm-per-prompt.video 0", "b200", 16),
+        ("--attention-backend TRITON_ATTN", "b200", 16),
+        ("--attention-backend TRITON_FLASHINFER", "b200", 64),
+        ("--block-size 128", "b200", 128),
+        ("--kv-cache-dtype fp8", "h100", 64),
+        ("--kv-cache-dtype fp8 --attention-backend FLASH_ATTN", "h100", 64),
+        ("--kv-cache-dtype fp8 --language-model-only", "h100", 64),
+        ("--kv-cache-dtype fp8 --attention-backend TRITON_ATTN", "h100", 16),
+    ],
+)
+def test_blocks_of_gemma_4_are_those_of_the_attention_for_wide_heads(options, gpu, tokens):
+    overrides = ("latency.beta=[7000]", "model.weights_gib=24", "cache.gpu_tokens=100000")
+    told = {"gpu": gpu, "model": "gemma-4-26b", "overrides": overrides}
+    found = keys(answer(Question((f"vllm serve m {options}",), **told)))
+    assert found["cache.block_size"] == tokens
