@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from kvsweep.errors import InputError, shown
 
+MIXED = ("even", "alternate", "pattern", "listed")
+"""Of `Architecture.sliding`, where some layers have a window and others have none."""
+
 
 class Architecture(NamedTuple):
     """What the configuration of an architecture leaves unsaid.
@@ -16,7 +19,8 @@ class Architecture(NamedTuple):
     sliding : str
         Which layers have a sliding window if ``layer_types`` does not say so: ``all`` (if there is
         a window), ``late`` (from ``max_window_layers`` on), ``even``, ``pattern`` (all but every
-        ``sliding_window_pattern``-th), ``never``, or ``listed`` (it must say so).
+        ``sliding_window_pattern``-th), ``never``, or ``listed`` (it must say so); whatever it says
+        ``alternate``, as ``even``.
     mla : bool
         Whether attention is multi-head latent.
     qkv_bias, qk_norm, all_bias, sandwich : bool
@@ -30,6 +34,8 @@ class Architecture(NamedTuple):
         Row of the table of activations (``gpus.toml``).
     weights : bool
         Whether weights can be counted.
+    alike : bool
+        Whether vLLM gives all layers a window or none, also where ``layer_types`` has several.
     states : str or None
         Which layers keep a state, and of what: ``delta`` (gated delta nets, of Qwen), ``pattern``
         (Mamba-2 in NVIDIA's names), ``named`` (Mamba-2), ``both`` (Mamba-2 beside attention in all
@@ -48,11 +54,13 @@ class Architecture(NamedTuple):
     family: str = "dense"
     weights: bool = True
     apart: bool = False
+    alike: bool = False
     states: str | None = None
     state_dtype: tuple[str, str] = ("", "auto")
 
 
 _MLA = Architecture(mla=True)
+_QWEN = Architecture("late", family="qwen", alike=True)
 _QWEN35 = Architecture(states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
 _NEMOTRON = ("mamba_ssm_cache_dtype", "float32")
 _GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
@@ -61,11 +69,11 @@ KNOWN = {
     "LlamaForCausalLM": Architecture("all", family="llama"),
     "MistralForCausalLM": Architecture("all", family="llama"),
     "Mistral3ForConditionalGeneration": Architecture("all", weights=False),
-    "MixtralForCausalLM": Architecture("all"),
+    "MixtralForCausalLM": Architecture("all", alike=True),
     "Phi3ForCausalLM": Architecture("all"),
-    "Qwen2ForCausalLM": Architecture("late", qkv_bias=True, family="qwen"),
-    "Qwen3ForCausalLM": Architecture("late", qk_norm=True, family="qwen"),
-    "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True),
+    "Qwen2ForCausalLM": _QWEN._replace(qkv_bias=True),
+    "Qwen3ForCausalLM": _QWEN._replace(qk_norm=True),
+    "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True, alike=True),
     "Glm4MoeForCausalLM": Architecture("never", qk_norm=True, weights=False),
     "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
     "Gemma3ForCausalLM": _GEMMA3,
@@ -73,7 +81,7 @@ KNOWN = {
     "Gemma4ForCausalLM": Architecture("listed", weights=False),
     "Gemma4ForConditionalGeneration": Architecture("listed", weights=False),
     "GraniteForCausalLM": Architecture("never"),
-    "GptOssForCausalLM": Architecture("even", all_bias=True),
+    "GptOssForCausalLM": Architecture("alternate", all_bias=True),
     "DeepseekV2ForCausalLM": _MLA,
     "DeepseekV3ForCausalLM": _MLA,
     "DeepseekV32ForCausalLM": _MLA,

@@ -108,20 +108,44 @@ def layer_windows(config: Values, about: Architecture) -> list[int | None]:
                 f"{config.where}: layer_types: {shown(kind)} layers are not computed here; "
                 f"known: {FULL}, {SLIDING}; {BY_METRICS}"
             )
+    if about.alike:
+        kinds = _alike(config, about, kinds)
+    elif about.sliding == "alternate" and set(kinds) != {SLIDING}:
+        kinds = _kinds(config, about, layers)
     return [config.count("sliding_window") if kind == SLIDING else None for kind in kinds]
+
+
+def _alike(config: Values, about: Architecture, kinds: list[str]) -> list[str]:
+    """Return the kinds of layers where vLLM gives all a window or none: those all are, or full.
+
+    Raises
+    ------
+    InputError
+        If vLLM refuses several kinds.
+    """
+    layers, several = len(kinds), len(set(kinds)) > 1
+    full = config.number("max_window_layers", layers)
+    if several and about.sliding == "late" and full != layers:
+        raise _some_windows(config, full, layers)
+    return [FULL] * layers if several or not _has_window(config) else kinds
+
+
+def _has_window(config: Values) -> bool:
+    return config.number("sliding_window") > 0 and config.switch("use_sliding_window", True)
 
 
 def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
     if about.sliding == "listed":
         raise InputError(f"{config.where}: layer_types: missing; the kind of each layer is needed")
-    has_window = config.number("sliding_window") > 0 and config.switch("use_sliding_window", True)
-    if not has_window or about.sliding == "never":
+    if not _has_window(config) or about.sliding == "never":
         return [FULL] * layers
     if about.sliding == "all":
         return [SLIDING] * layers
     if about.sliding == "late":
         return _late(config, layers)
-    every = 2 if about.sliding == "even" else config.count("sliding_window_pattern", GEMMA_PATTERN)
+    every = 2  # of "even" and "alternate"
+    if about.sliding == "pattern":
+        every = config.count("sliding_window_pattern", GEMMA_PATTERN)
     return [FULL if (layer + 1) % every == 0 else SLIDING for layer in range(layers)]
 
 
@@ -129,8 +153,12 @@ def _late(config: Values, layers: int) -> list[str]:
     """Return the kinds of layers of which the last have a window: all or none of them."""
     full = config.number("max_window_layers")
     if 0 < full < layers:
-        raise InputError(
-            f"{config.where}: max_window_layers: {full} of {layers} layers; vLLM does not "
-            "start with windows in some layers only of such a model"
-        )
+        raise _some_windows(config, full, layers)
     return [SLIDING if full == 0 else FULL] * layers
+
+
+def _some_windows(config: Values, full: int, layers: int) -> InputError:
+    return InputError(
+        f"{config.where}: max_window_layers: {full} of {layers} layers; vLLM does not "
+        "start with windows in some layers only of such a model"
+    )

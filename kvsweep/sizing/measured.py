@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvsweep.errors import InputError
-from kvsweep.sizing.architectures import KNOWN
+from kvsweep.sizing.architectures import KNOWN, MIXED
 from kvsweep.sizing.capacity import Layout
 from kvsweep.sizing.layers import cdiv
 from kvsweep.sizing.server_log import ServerLog
@@ -71,7 +71,7 @@ def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tu
 def _refuse_hybrid(found: ServerLog) -> None:
     """Refuse tokens that are no blocks times their size, as the layers are not alike."""
     about = KNOWN.get(found.architecture or "")
-    mixed = about is None or about.sliding in ("even", "pattern", "listed") or about.states
+    mixed = about is None or about.sliding in MIXED or about.states
     if found.architecture is not None and about is None:
         raise InputError(
             f"{found.path}: the tokens of {found.architecture}, which is not known here, may "

@@ -549,3 +549,36 @@ def test_a_misspelled_key_of_the_cache_is_refused(key, written):
 
 def test_keys_that_are_alike_and_right_are_no_misspelling():
     model_from_config({**LLAMA, "v_head_dim": 128, "num_kv_heads": 8}, "config.json")
+
+
+SLIDES, FULL = "sliding_attention", "full_attention"
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "change", "expected"),
+    [
+        ("Qwen2ForCausalLM", [SLIDES] * 4, {"use_sliding_window": False}, [None] * 4),
+        ("Qwen2ForCausalLM", [SLIDES] * 4, {"use_sliding_window": True}, [512] * 4),
+        ("Qwen3ForCausalLM", [FULL, SLIDES] * 2, {"max_window_layers": 4}, [None] * 4),
+        ("Qwen3MoeForCausalLM", [FULL, SLIDES] * 2, {"use_sliding_window": True}, [None] * 4),
+        ("MixtralForCausalLM", [FULL, SLIDES] * 2, {}, [None] * 4),
+        ("MixtralForCausalLM", [SLIDES] * 4, {}, [512] * 4),
+        ("GptOssForCausalLM", [FULL, SLIDES] * 2, {}, [512, None] * 2),
+        ("GptOssForCausalLM", [FULL] * 4, {}, [512, None] * 2),
+        ("GptOssForCausalLM", [SLIDES] * 4, {}, [512] * 4),
+        ("MistralForCausalLM", [FULL, SLIDES] * 2, {}, [None, 512] * 2),
+        ("Phi3ForCausalLM", [FULL, SLIDES] * 2, {}, [None, 512] * 2),
+    ],
+)
+def test_kinds_of_layers_decide_where_vllms_class_reads_them(name, kinds, change, expected):
+    """As vLLM 0.33.0's classes build their layers; those named decided everywhere."""
+    small = {"architectures": [name], "num_hidden_layers": 4, "num_local_experts": 2}
+    window = {"sliding_window": 512, "layer_types": kinds}
+    model = model_from_config(LLAMA | small | window | change, "config.json")
+    assert [shape.window for shape in model.attention] == expected
+
+
+def test_several_kinds_of_layers_in_qwen_are_refused_as_vllm_does():
+    kinds = {"layer_types": [FULL, SLIDES] * 16, "sliding_window": 512, "max_window_layers": 2}
+    with pytest.raises(InputError, match="max_window_layers: 2 of 32 layers; vLLM does not"):
+        model_from_config(LLAMA | {"architectures": ["Qwen3ForCausalLM"]} | kinds, "config.json")
