@@ -42,19 +42,20 @@ def aligned(
     unmatched = []
     for dim in map(str, first.dims):
         here, there = _keys(first[dim].values.tolist(), second[dim].values.tolist())
-        only_a = tuple(v for v in here if v not in there)
-        only_b = tuple(v for v in there if v not in here)
+        in_a, in_b = _places(here), _places(there)
+        only_a = tuple(v for v in here if v not in in_b)
+        only_b = tuple(v for v in there if v not in in_a)
         if only_a or only_b:
             unmatched.append(Unmatched(dim, _plain(only_a), _plain(only_b)))
         if dim == SEED:
             continue
-        common = [v for v in here if v in there]
+        common = [v for v in here if v in in_b]
         if not common:
             raise InputError(
                 f"{dim}: no value is in both stores: {_some(here)} in A, {_some(there)} in B"
             )
-        first = first.isel({dim: [here.index(v) for v in common]})
-        second = second.isel({dim: [there.index(v) for v in common]})
+        first = first.isel({dim: [in_a[v] for v in common]})
+        second = second.isel({dim: [in_b[v] for v in common]})
     return first, second.transpose(*first.dims), unmatched
 
 
@@ -139,6 +140,11 @@ def _keys(first: list[Any], second: list[Any]) -> tuple[list[Any], list[Any]]:
     if any(len(set(values)) < len(values) for values in rounded):
         return here, there
     return rounded[0], rounded[1]
+
+
+def _places(values: list[Any]) -> dict[Any, int]:
+    """Return where each value comes first; a list would be searched for each of many seeds."""
+    return {value: place for place, value in reversed([*enumerate(values)])}
 
 
 def _rounded(value: Any) -> Any:

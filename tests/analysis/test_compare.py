@@ -8,7 +8,7 @@ import xarray as xr
 from scipy import stats
 
 from analysis.synthetic import dataset
-from kvsweep.analysis.aligned import changes_requests
+from kvsweep.analysis.aligned import aligned, changes_requests
 from kvsweep.analysis.compare import compare
 from kvsweep.analysis.compare_records import ComparedAxis
 from kvsweep.analysis.effect_records import Verdict
@@ -415,3 +415,38 @@ def test_requests_that_are_held_back_or_left_out_of_measures_are_the_same(key):
     found = compare(made(values, scenario=first), made(values, scenario=second), "preemption_rate")
     assert found.same_requests
     assert "equal seeds are equal request lists." in compare_text(found)
+
+
+class Counted:
+    """A value of an axis that counts how often one is compared with another."""
+
+    compared = 0
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return self.number == other.number
+
+    def __hash__(self):
+        return hash(self.number)
+
+
+@pytest.mark.parametrize("axis", ["seed", "policy"])
+def test_long_axes_are_aligned_without_comparing_each_value_with_each(axis):
+    """20,000 seeds, half of them in both, took 24 s, and four times as many 16 times as long."""
+    values = np.array([Counted(i) for i in range(600)], object)
+    arrays = [
+        xr.DataArray(np.arange(400), dims=[axis], coords={axis: some})
+        for some in (values[:400], values[200:])
+    ]
+    Counted.compared = 0
+    first, second, (unmatched,) = aligned(*arrays)
+    assert Counted.compared < 10 * len(values)
+    assert unmatched.only_a == tuple(values[:200].tolist())
+    assert unmatched.only_b == tuple(values[400:].tolist())
+    if axis == "policy":
+        assert first["policy"].values.tolist() == second["policy"].values.tolist()
+        assert first.values.tolist() == list(range(200, 400))
+        assert second.values.tolist() == list(range(200))
