@@ -684,3 +684,26 @@ def test_settings_of_many_digits_have_names_of_their_own(values):
     names = [label({"rate": value}) for value in values]
     assert len(set(names)) == len(values)
     assert [float(name.removeprefix("rate ").replace(",", "")) for name in names] == list(values)
+
+
+def test_headlines_of_many_combinations_are_not_selected_one_by_one(monkeypatch):
+    """At 5 ms each, a summary of 1,600 settings of 20 sizes took two minutes."""
+    ds = dataset(np.arange(24.0).reshape(3, 4, 2), policies=["a", "b", "c"],
+                 blocks=[10, 20, 30, 40], seeds=range(2))  # fmt: skip
+    ds = ds.transpose("gpu_blocks", "seed", "policy")
+    selected = []
+    select = xr.DataArray.sel
+    monkeypatch.setattr(
+        xr.DataArray, "sel", lambda *given, **more: selected.append(1) or select(*given, **more)
+    )
+    rows = summary(ds)["headlines"]
+    assert not selected
+    assert [(row["labels"], row["means"]["preemption_rate"], row["seeds"]) for row in rows] == [
+        (
+            {"policy": policy, "gpu_blocks": 10 * (1 + k)},
+            8 * i + 2 * k + 0.5,
+            {"preemption_rate": 2},
+        )
+        for i, policy in enumerate("abc")
+        for k in range(4)
+    ]
