@@ -285,4 +285,4 @@ def seed_mean(values: Floats) -> Floats:
 
 def _tail(size: int, confidence: float) -> int:
     """Return how many of `size` ordered samples lie outside each end of the interval."""
-    return int(np.floor((1.0 - confidence) / 2.0 * size))
+    return math.floor(round((1.0 - confidence) / 2.0 * size, 6))  # 1 - 0.9 is less than a tenth

@@ -1,6 +1,8 @@
 """Resampling, intervals and ranks against closed forms and SciPy."""
 
+import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -185,3 +187,14 @@ def test_one_cell_of_one_seed_does_not_say_that_there_are_no_intervals():
     found = compare(ds, other, "preemption_rate")
     assert [item.seeds for item in found.differences] == [1, 10]
     assert found.seeds_note == ""
+
+
+@pytest.mark.parametrize("confidence", ["0.5", "0.8", "0.9", "0.95", "0.99"])
+def test_intervals_end_where_the_share_of_samples_outside_says(confidence):
+    """1 - 0.9 is a little less than a tenth: of 2,000 samples 99 lay outside each end, not 100."""
+    for size in (20, 200, 1999, 2000):
+        outside = math.floor((1 - Fraction(confidence)) / 2 * size)
+        found = statistics.percentile_interval(np.arange(float(size)), float(confidence))
+        assert (found.low, found.high) == (outside, size - 1 - outside)
+        lacking = np.where(np.arange(size) < outside, np.nan, 1.0)
+        assert statistics.tells(lacking, float(confidence))
