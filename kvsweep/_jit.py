@@ -34,12 +34,13 @@ _COMPILED = (
     "kernel",
     "workload/numbering.py",
 )
-# What else stands between the file of a sweep and its numbers: presets and the memory of GPUs are
-# only named in it.
+# What else stands between the file of a sweep and its numbers: presets, links, and the memory of
+# GPUs are only named in it.
 _DECIDING = (
     *_COMPILED,
     "config",
     "grid.py",
+    "links.toml",
     "metrics",
     "presets",
     "replica",

@@ -530,3 +530,18 @@ def test_an_archive_or_another_file_is_told_to_be_none(tmp_path):
     (tmp_path / "a.zarr.zip").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match=r"a\.zarr\.zip: is a file, .*: of an archive unpack it"):
         kvsweep.open_results(tmp_path / "a.zarr.zip")
+
+
+def test_every_table_of_the_package_that_sweeps_name_decides_numbers(tmp_path):
+    """With other speeds of links a store went on, and had cells of both."""
+    package = Path(kvsweep.__file__).parent
+    copied = tmp_path / "kvsweep"
+    shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    tables = {path.relative_to(copied).as_posix() for path in copied.rglob("*.toml")}
+    known, silent = hash_of(copied), set()
+    for name in tables - {name for name in tables if name.startswith("studies/figures/")}:
+        content = (copied / name).read_bytes()
+        (copied / name).write_bytes(content + b"# other\n")
+        silent |= {name} if hash_of(copied) == known else set()
+        (copied / name).write_bytes(content)
+    assert silent == {"vllm_command/options.toml"}
