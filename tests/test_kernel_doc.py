@@ -321,3 +321,15 @@ def test_every_family_of_policies_has_a_row_that_tells_where_it_is_decided():
 
 def _families(base):
     return [kind for kind in base.__subclasses__() if len(kind) > 0]
+
+
+def test_what_the_page_for_contributors_names_is_there():
+    """Those who look for a line begin there; names move."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = [(path, name) for path, name in REFERENCE.findall(page) if name and "::" not in name]
+    folders = {"naive": "tests/naive", "tests": "tests", "kvsweep": "kvsweep"}
+    assert len(named) > 30
+    for path, name in named:
+        first, _, rest = path.partition("/")
+        file = f"{folders[first]}/{rest}" if first in folders else f"kvsweep/{path}"
+        assert name in names_in(file), f"{path}:{name}"
