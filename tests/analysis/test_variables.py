@@ -13,7 +13,7 @@ from kvsweep.analysis import cells, variables
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.errors import InputError
-from kvsweep.metrics import VARIABLES
+from kvsweep.metrics import CELL_VARIABLES, VARIABLES
 
 LONG_NAME = "95th percentile of time to first token seen by the client"
 
@@ -334,3 +334,22 @@ def test_a_sweep_of_another_layout_is_told_to_be_none(sweep):
         with pytest.raises(InputError, match=told):
             call(ds)
     assert unit_gib(ds, "gpu_blocks") is None
+
+
+LESS_IS_BETTER = {
+    *("ttft_mean_ms", "e2e_mean_ms", "itl_mean_ms", "tpot_mean_ms", "scheduling_delay_mean_ms"),
+    *("ttft_ms", "e2e_ms", "itl_ms", "tpot_ms", "scheduling_delay_ms"),
+    *("preemptions", "preemption_rate", "preempted_fraction"),
+    *("recomputed_tokens", "recompute_share", "evictions", "thrashing_rate", "transfer_s"),
+    *("queued", "dropped_unservable", "rejected", "timed_out", "errored"),
+    *("mean_waiting", "queue_growth", "makespan_s"),
+    *("tier_deferred", "tier_evictions", "tier_refused"),
+    *("failed_pulls", "expired_leases", "pull_wait_mean_ms", "kept_mean_ms"),
+    *("priority_inversions", "priority_inversion_rate"),
+}
+
+
+def test_of_a_new_measure_somebody_has_said_that_less_is_better():
+    """A count of first tokens went without, as less is better where no list has a measure."""
+    told = {each.name for each in CELL_VARIABLES if variables.better(each.name) == "less"}
+    assert told == LESS_IS_BETTER
