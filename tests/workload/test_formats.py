@@ -4,15 +4,16 @@ import csv
 import gzip
 import json
 from datetime import datetime
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from kvsweep.config.read_options import parse_reading
-from kvsweep.config.trace_reading import Columns, Reading
+from kvsweep.config.trace_reading import Columns, Format, Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
-from kvsweep.workload import columns, csv_columns
+from kvsweep.workload import columns, csv_columns, formats
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.cells import date_cells, since_1970
 from kvsweep.workload.traces import load_trace
@@ -1067,3 +1068,14 @@ def test_lines_that_are_nearly_mooncakes_are_told_how_they_are_read(tmp_path, mo
     read += ("columns.prompt=input_length", "columns.output=output_length")
     assert "; read.format = 'jsonl' with read.columns reads times and lengths" in refused(path)
     assert load(path, *read).requests.prompt_tokens.tolist() == [1100, 1100]
+@pytest.mark.parametrize("kind", get_args(Format))
+def test_every_format_says_what_it_reads_and_has_a_reader(tmp_path, kind):
+    """One that was only named ended in a traceback, or would have read a kvsweep-trace/1."""
+    assert kind in formats.USED
+    entry = {"id": 0, "arrival_us": 0, "prompt": [[0, 20]], "output": [1, 2]}
+    document = {"format": "kvsweep-trace/1", "scenario": {}, "requests": [entry]}
+    path = write(tmp_path, json.dumps(document), "t.json")
+    if kind == "kvsweep":
+        assert len(load(path, f"format={kind}").requests) == 1
+        return
+    assert refused(path, f"format={kind}")
