@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import explicit_traces
 import numpy as np
@@ -18,6 +19,7 @@ from test_plot import check_layout
 
 import kvsweep
 from kvsweep import load_sweep, plot
+from kvsweep.analysis import timeline as timelines
 from kvsweep.analysis.request_lives import Phase
 from kvsweep.analysis.timeline import timeline_of
 from kvsweep.cli import main
@@ -409,3 +411,28 @@ def test_the_memory_of_blocks_is_told_where_all_instances_have_as_much(tmp_path,
     (tmp_path / "apart.toml").write_text(text + sides)
     found = timeline_of(run_replay(tmp_path / "apart.toml"))
     assert ("GiB per GPU" in heading(found)[1]) is told
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("count", [0, 7, 300_000])
+def test_what_is_kept_for_moves_is_found_without_a_look_at_each_for_each_rest(count):
+    """With 300,000 moves, and as many rests between steps, it had taken minutes."""
+    rng = np.random.default_rng(count)
+    start = 10 * np.arange(count)
+    steps = {
+        "instance": np.zeros(count, np.int64),
+        "start_us": start,
+        "duration_us": rng.integers(1, 10, count),
+        "free_blocks": np.full(count, 60),
+        "free_after": np.full(count, 80),
+    }
+    begins = rng.integers(0, 10 * count + 1, count)
+    moves = np.stack([begins, begins + rng.integers(1, 40, count)], axis=1)
+    found = SimpleNamespace(steps=steps)
+    times, used = timelines._used(found, 0, 100, moves, 0)
+    assert (np.diff(times) >= 0).all()
+    rests = start + steps["duration_us"]
+    for rest in rests[:: max(1, count // 50)]:
+        last = moves[moves[:, 0] <= rest, 1].max(initial=0)
+        now = used[np.searchsorted(times, rest, side="right") - 1]
+        assert now == (20 if last > rest else 0)

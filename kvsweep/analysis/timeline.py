@@ -206,7 +206,7 @@ def _used(
     used = blocks - found.steps["free_blocks"][own]
     rests = np.append(end[:-1] < start[1:], True) if len(start) else np.zeros(0, bool)
     rest, until = end[rests], np.append(start[1:], _NEVER)[rests]
-    moved = np.array([moves[moves[:, 0] <= time, 1].max(initial=0) for time in rest], np.int64)
+    moved = _latest_ends(moves, rest)
     is_kept = moved > rest
     kept = np.where(is_kept, blocks - found.steps["free_after"][own][rests], 0)
     ends = moved[is_kept & (moved < until)]
@@ -214,3 +214,11 @@ def _used(
     values = np.concatenate([[0], used, kept, np.zeros(len(ends), np.int64)])
     order = np.argsort(times, kind="stable")
     return times[order] - origin, values[order]
+
+
+def _latest_ends(moves: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return when the last of the moves ends that have begun by each time; 0: none has."""
+    ordered = moves[np.argsort(moves[:, 0], kind="stable")]
+    latest = np.maximum.accumulate(np.append(0, ordered[:, 1]))
+    found: NDArray[np.int64] = latest[np.searchsorted(ordered[:, 0], times, side="right")]
+    return found
