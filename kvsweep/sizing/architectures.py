@@ -34,6 +34,9 @@ class Architecture(NamedTuple):
         Row of the table of activations (``gpus.toml``).
     weights : bool
         Whether weights can be counted.
+    switched : bool
+        Whether ``use_sliding_window`` decides if there is a window: in other classes of
+        transformers 5.20 (``configuration_*.py``), and in vLLM, nobody reads it.
     alike : bool
         Whether vLLM gives all layers a window or none, also where ``layer_types`` has several.
     states : str or None
@@ -54,13 +57,14 @@ class Architecture(NamedTuple):
     family: str = "dense"
     weights: bool = True
     apart: bool = False
+    switched: bool = False
     alike: bool = False
     states: str | None = None
     state_dtype: tuple[str, str] = ("", "auto")
 
 
 _MLA = Architecture(mla=True)
-_QWEN = Architecture("late", family="qwen", alike=True)
+_QWEN = Architecture("late", family="qwen", switched=True, alike=True)
 _QWEN35 = Architecture(states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
 _NEMOTRON = ("mamba_ssm_cache_dtype", "float32")
 _GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
@@ -73,7 +77,7 @@ KNOWN = {
     "Phi3ForCausalLM": Architecture("all"),
     "Qwen2ForCausalLM": _QWEN._replace(qkv_bias=True),
     "Qwen3ForCausalLM": _QWEN._replace(qk_norm=True),
-    "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True, alike=True),
+    "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True, switched=True, alike=True),
     "Glm4MoeForCausalLM": Architecture("never", qk_norm=True, weights=False),
     "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
     "Gemma3ForCausalLM": _GEMMA3,

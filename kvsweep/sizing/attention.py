@@ -127,17 +127,18 @@ def _alike(config: Values, about: Architecture, kinds: list[str]) -> list[str]:
     full = config.number("max_window_layers", layers)
     if several and about.sliding == "late" and full != layers:
         raise _some_windows(config, full, layers)
-    return [FULL] * layers if several or not _has_window(config) else kinds
+    return [FULL] * layers if several or not _has_window(config, about) else kinds
 
 
-def _has_window(config: Values) -> bool:
-    return config.number("sliding_window") > 0 and config.switch("use_sliding_window", True)
+def _has_window(config: Values, about: Architecture) -> bool:
+    switched_off = about.switched and not config.switch("use_sliding_window", True)
+    return config.number("sliding_window") > 0 and not switched_off
 
 
 def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
     if about.sliding == "listed":
         raise InputError(f"{config.where}: layer_types: missing; the kind of each layer is needed")
-    if not _has_window(config) or about.sliding == "never":
+    if not _has_window(config, about) or about.sliding == "never":
         return [FULL] * layers
     if about.sliding == "all":
         return [SLIDING] * layers

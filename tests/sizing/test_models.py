@@ -158,7 +158,7 @@ def test_a_sliding_window_of_all_layers_of_some_and_of_none():
 
     assert set(windows()) == {None}
     assert set(windows(sliding_window=4096)) == {4096}
-    assert set(windows(sliding_window=4096, use_sliding_window=False)) == {None}
+    assert set(windows(sliding_window=4096, use_sliding_window=False)) == {4096}
     kinds = ["full_attention", "sliding_attention"] * 16
     assert windows(sliding_window=128, layer_types=kinds)[:3] == [None, 128, None]
     gemma = {"architectures": ["Gemma3ForCausalLM"], "sliding_window": 1024}
@@ -582,3 +582,22 @@ def test_several_kinds_of_layers_in_qwen_are_refused_as_vllm_does():
     kinds = {"layer_types": [FULL, SLIDES] * 16, "sliding_window": 512, "max_window_layers": 2}
     with pytest.raises(InputError, match="max_window_layers: 2 of 32 layers; vLLM does not"):
         model_from_config(LLAMA | {"architectures": ["Qwen3ForCausalLM"]} | kinds, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        *((name, 512) for name in ("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM")),
+        ("Phi3ForCausalLM", 512),
+        ("GptOssForCausalLM", 512),
+        *((name, None) for name in ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM")),
+    ],
+)
+def test_a_window_is_switched_off_where_the_class_of_the_configuration_reads_the_switch(
+    name, window
+):
+    """As transformers 5.20 and vLLM 0.33.0 have it; it was read of a Llama made of a Qwen too."""
+    off = {"sliding_window": 512, "use_sliding_window": False, "layer_types": [SLIDES] * 4}
+    small = {"architectures": [name], "num_hidden_layers": 4, "num_local_experts": 2}
+    kinds = {shape.window for shape in model_from_config(LLAMA | small | off, "x").attention}
+    assert kinds == {window}

@@ -1068,6 +1068,8 @@ def test_lines_that_are_nearly_mooncakes_are_told_how_they_are_read(tmp_path, mo
     read += ("columns.prompt=input_length", "columns.output=output_length")
     assert "; read.format = 'jsonl' with read.columns reads times and lengths" in refused(path)
     assert load(path, *read).requests.prompt_tokens.tolist() == [1100, 1100]
+
+
 @pytest.mark.parametrize("kind", get_args(Format))
 def test_every_format_says_what_it_reads_and_has_a_reader(tmp_path, kind):
     """One that was only named ended in a traceback, or would have read a kvsweep-trace/1."""
