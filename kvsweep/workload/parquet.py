@@ -104,7 +104,7 @@ def _check_kinds(kinds: dict[str, Any], roles: dict[str, str], where: str) -> No
         if not (counts or (role not in LENGTHS and (lasts or dated))):
             raise InputError(
                 f"{where}: {roles[role]}: expected a column of {_wanted(role)}, got "
-                f"{shown(str(kind))}"
+                f"{shown(str(kind))}{_remedy(kind)}"
             )
     if len(set(dates.values())) > 1:
         with_zone, without = (
@@ -113,6 +113,16 @@ def _check_kinds(kinds: dict[str, Any], roles: dict[str, str], where: str) -> No
         raise InputError(
             f"{where}: {without}: times with and without a time zone: those of {with_zone} have one"
         )
+
+
+def _remedy(kind: Any) -> str:
+    """Return how texts, which CSV files may have in any column, become what is expected."""
+    import pyarrow as pa
+
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if not any(is_text(kind) for is_text in texts):
+        return ""
+    return "; make numbers or times of its texts (pandas: to_numeric, to_datetime), or write a CSV"
 
 
 def _wanted(role: str) -> str:

@@ -220,3 +220,15 @@ def test_times_that_few_bits_round_are_refused(tmp_path):
     assert found.requests.arrival_us.tolist() == [0, 3_600_250_000]
     coarse = np.array([9999.0, 1.0, 2.0], np.float16)
     assert "16 bits" in refused(write(tmp_path, table(ttft_s=coarse)))
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [("arrival_ms", ["2026-04-01T12:00:00Z"] * 3), ("prompt_tokens", ["5", "7", "9"])],
+)
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
+def test_how_texts_become_numbers_is_told(tmp_path, column, texts, kind):
+    pa = pytest.importorskip("pyarrow")
+    columns = table(**{column: pa.array(texts, getattr(pa, kind)())})
+    told = "; make numbers or times of its texts (pandas: to_numeric, to_datetime), or write a CSV"
+    assert refused(write(tmp_path, columns)).endswith(f"got '{kind}'{told}")
