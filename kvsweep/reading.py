@@ -79,14 +79,14 @@ def _closest(path: Path, ending: str) -> str:
     from difflib import get_close_matches
 
     try:
-        names = [name for name in os.listdir(path.parent) if name.endswith(ending)]
+        stems = [name[: -len(ending)] for name in os.listdir(path.parent) if name.endswith(ending)]
     except OSError:
         return ""
     # Long names take time to compare, and a folder of so many has some name that is alike.
-    if len(names) > _MOST_NAMES or len(path.name) > _LONGEST_NAME:
+    if len(stems) > _MOST_NAMES or len(path.name) > _LONGEST_NAME:
         return ""
-    close = get_close_matches(path.name, sorted(names), n=1, cutoff=0.8)
-    return f"; did you mean '{path.with_name(close[0])}'?" if close else ""
+    close = get_close_matches(path.name.removesuffix(ending), sorted(stems), n=1, cutoff=0.8)
+    return f"; did you mean '{path.with_name(close[0] + ending)}'?" if close else ""
 
 
 def open_regular(path: Path) -> BufferedReader:

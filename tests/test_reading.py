@@ -203,7 +203,8 @@ def test_a_name_that_is_written_nearly_so_is_suggested(tmp_path, monkeypatch):
     for given, meant in (
         ("own/h8-stedy.toml", "own/h8-steady.toml"),
         ("watermarks.toml", "watermark.toml"),
-        ("own/H8-steady", None),
+        ("own/h8-steadi", "own/h8-steady.toml"),
+        ("p.toml", None),
         ("own/h8.toml", None),
         ("other/h8-stedy.toml", None),
         (f"own/{'h8-steady' * 99}.toml", None),
