@@ -76,6 +76,21 @@ def test_calibrating_with_that_log_fits_it(tmp_path):
     )
 
 
+def told_apart(preset):
+    """Return the coefficients of a preset, of contexts of decodes in computing the sum of both.
+
+    In all but one of the batches that compute for longer than they move data these contexts are
+    within the window, so that nothing but the sum is told: SciPy 1.18 finds an eighth of
+    ``beta[3]`` in ``window[1]``, and misses the batches held out by as much as 1.17.
+    """
+    beta, memory, window = (
+        list(getattr(preset, key) or ()) for key in ("beta", "memory", "window")
+    )
+    if window:
+        beta[3] += window.pop(1)
+    return beta, memory, window
+
+
 def test_a_hybrid_is_predicted_better_with_a_term_for_its_window():
     ds, window = real_gpus.layers_of_the_hybrid()
     for path, timed in ((WITHOUT, ds), (HYBRID, ds.assign_attrs(window))):
@@ -84,9 +99,7 @@ def test_a_hybrid_is_predicted_better_with_a_term_for_its_window():
         assert found.chosen == "two-sums"
         errors = np.abs(found.fits["two-sums"].errors)
         assert f"{100 * np.median(errors):.1f} % (median; 9 of 10 to" in known.fit
-        told = [getattr(known, key) or () for key in ("beta", "memory", "window")]
-        mine = [getattr(found.preset, key) or () for key in ("beta", "memory", "window")]
-        for those, these in zip(told, mine, strict=True):
+        for those, these in zip(told_apart(known), told_apart(found.preset), strict=True):
             assert these == pytest.approx(those, rel=0.01)
         assert f"{100 * errors.max():.0f} %" in MEASURING
 
