@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, shown
 from kvsweep.gpu.state_layers import Mamba
 from kvsweep.limits import MAX_LAYERS
 from kvsweep.sizing.architectures import Architecture
@@ -199,7 +199,9 @@ def shard_of(config: dict[str, Any], where: str, tp: int) -> Shard:
     InputError
         If a value is missing, the architecture is not measured, or `tp` does not divide it.
     """
-    _, about, text = text_model(Values(config, where))
+    name, about, text = text_model(Values(config, where))
+    if about.cache_only:
+        raise InputError(f"{where}: architectures: steps of {shown(name)} are not measured")
     if text.table.get("index_topk") is not None:
         raise InputError(f"{where}: index_topk: sparse attention is not measured")
     sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvsweep.errors import InputError, shown
 
-MIXED = ("even", "alternate", "pattern", "listed")
+MIXED = ("even", "alternate", "pattern", "every", "listed")
 """Of `Architecture.sliding`, where some layers have a window and others have none."""
 
 
@@ -19,8 +19,8 @@ class Architecture(NamedTuple):
     sliding : str
         Which layers have a sliding window if ``layer_types`` does not say so: ``all`` (if there is
         a window), ``late`` (from ``max_window_layers`` on), ``even``, ``pattern`` (all but every
-        ``sliding_window_pattern``-th), ``never``, or ``listed`` (it must say so); whatever it says
-        ``alternate``, as ``even``.
+        ``sliding_window_pattern``-th), ``every`` (all but every `full_every`-th), ``never``, or
+        ``listed`` (it must say so); whatever it says ``alternate``, as ``even``.
     mla : bool
         Whether attention is multi-head latent.
     qkv_bias, qk_norm, all_bias, sandwich : bool
@@ -39,6 +39,14 @@ class Architecture(NamedTuple):
         transformers 5.20 (``configuration_*.py``), and in vLLM, nobody reads it.
     alike : bool
         Whether vLLM gives all layers a window or none, also where ``layer_types`` has several.
+    full_every : int
+        ``sliding_window_pattern`` if the configuration has none.
+    beyond : int
+        Tokens that a window has beyond ``sliding_window``.
+    cache_only : bool
+        Whether no more is known than what its layers keep: steps are not measured either.
+    divided : bool
+        Whether heads divide ``hidden_size``, whatever ``head_dim`` says.
     states : str or None
         Which layers keep a state, and of what: ``delta`` (gated delta nets, of Qwen), ``pattern``
         (Mamba-2 in NVIDIA's names), ``named`` (Mamba-2), ``both`` (Mamba-2 beside attention in all
@@ -59,6 +67,10 @@ class Architecture(NamedTuple):
     apart: bool = False
     switched: bool = False
     alike: bool = False
+    full_every: int = 6
+    beyond: int = 0
+    cache_only: bool = False
+    divided: bool = False
     states: str | None = None
     state_dtype: tuple[str, str] = ("", "auto")
 
@@ -68,6 +80,16 @@ _QWEN = Architecture("late", family="qwen", switched=True, alike=True)
 _QWEN35 = Architecture(states="delta", state_dtype=("mamba_ssm_dtype", "auto"))
 _NEMOTRON = ("mamba_ssm_cache_dtype", "float32")
 _GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
+_CACHE = Architecture(weights=False, cache_only=True)
+_PLAIN = _CACHE._replace(sliding="all")
+_ALIKE = _PLAIN._replace(alike=True)
+_LISTED = Architecture("listed", weights=False)
+_EXAONE4 = _CACHE._replace(sliding="pattern", full_every=4)
+_COHERE2 = _EXAONE4._replace(beyond=1)
+_OLMO3 = _CACHE._replace(sliding="every", full_every=4)
+_GEMMA3N = _OLMO3._replace(full_every=5)
+_QWEN_VL = _QWEN._replace(weights=False, cache_only=True, divided=True)
+_QWEN2_MOE = _CACHE._replace(switched=True, alike=True, divided=True)
 
 KNOWN = {
     "LlamaForCausalLM": Architecture("all", family="llama"),
@@ -82,8 +104,8 @@ KNOWN = {
     "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": _GEMMA3._replace(weights=False),
-    "Gemma4ForCausalLM": Architecture("listed", weights=False),
-    "Gemma4ForConditionalGeneration": Architecture("listed", weights=False),
+    "Gemma4ForCausalLM": _LISTED,
+    "Gemma4ForConditionalGeneration": _LISTED,
     "GraniteForCausalLM": Architecture("never"),
     "GptOssForCausalLM": Architecture("alternate", all_bias=True),
     "DeepseekV2ForCausalLM": _MLA,
@@ -97,8 +119,44 @@ KNOWN = {
     "NemotronHForCausalLM": Architecture(apart=True, states="pattern", state_dtype=_NEMOTRON),
     "GraniteMoeHybridForCausalLM": Architecture(states="named"),
     "FalconH1ForCausalLM": Architecture(states="both"),
+    "CohereForCausalLM": _ALIKE,
+    "Cohere2ForCausalLM": _COHERE2,
+    "Cohere2VisionForConditionalGeneration": _COHERE2,
+    "Olmo2ForCausalLM": _PLAIN,
+    "Olmo3ForCausalLM": _OLMO3,
+    "SeedOssForCausalLM": _PLAIN,
+    "MiniMaxM2ForCausalLM": _ALIKE,
+    "Qwen2MoeForCausalLM": _QWEN2_MOE,
+    "Exaone4ForCausalLM": _EXAONE4,
+    "Glm4ForCausalLM": _ALIKE,
+    "Ernie4_5ForCausalLM": _PLAIN,
+    "Ernie4_5_MoeForCausalLM": _ALIKE._replace(family="moe"),
+    "GraniteMoeForCausalLM": _PLAIN._replace(divided=True),
+    "GemmaForCausalLM": _ALIKE,
+    "OlmoForCausalLM": _PLAIN,
+    "OlmoeForCausalLM": _ALIKE._replace(divided=True),
+    "SmolLM3ForCausalLM": _CACHE._replace(sliding="listed"),
+    "Starcoder2ForCausalLM": _PLAIN,
+    "HunYuanDenseV1ForCausalLM": _PLAIN,
+    "HunYuanMoEV1ForCausalLM": _PLAIN,
+    "ArceeForCausalLM": _PLAIN,
+    "StableLmForCausalLM": _ALIKE,
+    "PhiMoEForCausalLM": _ALIKE,
+    "NemotronForCausalLM": _ALIKE,
+    "GlmForCausalLM": _PLAIN,
+    "CwmForCausalLM": _CACHE._replace(sliding="listed"),
+    "GraniteMoeSharedForCausalLM": _PLAIN._replace(divided=True),
+    "Gemma3nForCausalLM": _GEMMA3N,
+    "Gemma3nForConditionalGeneration": _GEMMA3N,
+    "Qwen2VLForConditionalGeneration": _QWEN_VL,
+    "Qwen2_5_VLForConditionalGeneration": _QWEN_VL,
+    "Qwen3VLForConditionalGeneration": _ALIKE,
+    "Qwen3VLMoeForConditionalGeneration": _ALIKE,
 }
 """Architectures, by the name in ``architectures`` of a ``config.json``."""
+
+WHOLE = ("Gemma3nForCausalLM", "Gemma3nForConditionalGeneration")
+"""Architectures that vLLM 0.33.0 does not divide among the stages of a pipeline."""
 
 STATE_SPACE = ("mamba", "jamba", "bamba", "nemotronh", "falconh1", "granitemoehybrid", "zamba")
 LINEAR = (

@@ -12,9 +12,6 @@ from kvsweep.sizing.states import FULL as FULL_LAYER
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
-GEMMA_PATTERN = 6
-"""``sliding_window_pattern`` of Gemma 3 where its configuration has none."""
-
 INDEX_BLOCK = 128
 """Channels of an indexer's key that share a scale of 4 bytes (DeepSeek-V3.2)."""
 
@@ -112,7 +109,8 @@ def layer_windows(config: Values, about: Architecture) -> list[int | None]:
         kinds = _alike(config, about, kinds)
     elif about.sliding == "alternate" and set(kinds) != {SLIDING}:
         kinds = _kinds(config, about, layers)
-    return [config.count("sliding_window") if kind == SLIDING else None for kind in kinds]
+    beyond = about.beyond
+    return [config.count("sliding_window") + beyond if kind == SLIDING else None for kind in kinds]
 
 
 def _alike(config: Values, about: Architecture, kinds: list[str]) -> list[str]:
@@ -145,8 +143,10 @@ def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
     if about.sliding == "late":
         return _late(config, layers)
     every = 2  # of "even" and "alternate"
+    if about.sliding in ("pattern", "every"):
+        every = about.full_every
     if about.sliding == "pattern":
-        every = config.count("sliding_window_pattern", GEMMA_PATTERN)
+        every = config.count("sliding_window_pattern", every)
     return [FULL if (layer + 1) % every == 0 else SLIDING for layer in range(layers)]
 
 

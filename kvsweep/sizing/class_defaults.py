@@ -54,6 +54,24 @@ _MAMBA2 = {
     "mamba_d_conv": 4,
     "mamba_expand": 2,
 }
+_COHERE2 = {"sliding_window": 4096, "max_position_embeddings": 8192}
+_GEMMA3N = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "sliding_window": 512,
+    "num_kv_shared_layers": 15,
+    "max_position_embeddings": 32768,
+}
+_QWEN_VL = {
+    "num_key_value_heads": 8,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 80,
+    "max_position_embeddings": 32768,
+}
+_GLM4 = {"num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072}
+_QWEN3_VL = {"head_dim": 128, "max_position_embeddings": 128000}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "LlamaForCausalLM": {"max_position_embeddings": 2048},
@@ -99,6 +117,64 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "conv_kernel": 4,
     },
     "GraniteMoeHybridForCausalLM": _MAMBA2 | {"max_position_embeddings": 2048},
+    "CohereForCausalLM": {"max_position_embeddings": 8192},
+    "Cohere2ForCausalLM": _COHERE2,
+    "Cohere2VisionForConditionalGeneration": _COHERE2,
+    "Olmo2ForCausalLM": {"max_position_embeddings": 2048},
+    "Olmo3ForCausalLM": {"sliding_window": 4096, "max_position_embeddings": 2048},
+    "SeedOssForCausalLM": {
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 524288,
+    },
+    "MiniMaxM2ForCausalLM": {
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 196608,
+    },
+    "Qwen2MoeForCausalLM": {
+        "num_key_value_heads": 16,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+        "max_position_embeddings": 32768,
+    },
+    "Exaone4ForCausalLM": {
+        "num_key_value_heads": 32,
+        "sliding_window": 4096,
+        "max_position_embeddings": 2048,
+    },
+    "Glm4ForCausalLM": _GLM4,
+    "Ernie4_5ForCausalLM": _GLM4,
+    "Ernie4_5_MoeForCausalLM": {"num_key_value_heads": 4, "max_position_embeddings": 131072},
+    "GraniteMoeForCausalLM": {"max_position_embeddings": 2048},
+    "GemmaForCausalLM": {
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "head_dim": 256,
+        "max_position_embeddings": 8192,
+    },
+    "OlmoForCausalLM": {"max_position_embeddings": 2048},
+    "OlmoeForCausalLM": {"max_position_embeddings": 4096},
+    "SmolLM3ForCausalLM": {
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+    },
+    "Starcoder2ForCausalLM": {"num_key_value_heads": 2, "max_position_embeddings": 4096},
+    "HunYuanDenseV1ForCausalLM": {"max_position_embeddings": 2048},
+    "HunYuanMoEV1ForCausalLM": {"max_position_embeddings": 2048},
+    "ArceeForCausalLM": {"max_position_embeddings": 4096},
+    "StableLmForCausalLM": {"num_key_value_heads": 32, "max_position_embeddings": 4096},
+    "PhiMoEForCausalLM": {"num_key_value_heads": 8, "max_position_embeddings": 131072},
+    "NemotronForCausalLM": {"max_position_embeddings": 4096},
+    "GlmForCausalLM": _GLM4,
+    "CwmForCausalLM": _GLM4 | {"num_key_value_heads": 8, "sliding_window": 8192},
+    "GraniteMoeSharedForCausalLM": {"max_position_embeddings": 2048},
+    "Gemma3nForCausalLM": _GEMMA3N,
+    "Gemma3nForConditionalGeneration": _GEMMA3N,
+    "Qwen2VLForConditionalGeneration": _QWEN_VL,
+    "Qwen2_5_VLForConditionalGeneration": _QWEN_VL,
+    "Qwen3VLForConditionalGeneration": _QWEN3_VL | {"num_key_value_heads": 32},
+    "Qwen3VLMoeForConditionalGeneration": _QWEN3_VL | {"num_key_value_heads": 16},
     "FalconH1ForCausalLM": _MAMBA2
     | {"num_key_value_heads": 8, "max_position_embeddings": 8192, "mamba_d_ssm": 1024},
 }
@@ -130,4 +206,6 @@ def text_model(whole: Values) -> tuple[str, Architecture, Values]:
         defaults = MINISTRAL3
     text.check_spelling()
     found = Values(defaults | text.table, text.where)
+    if about.divided:
+        found.table.pop("head_dim", None)
     return names[0], about, with_layers(found) if about.states == "pattern" else found

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
-from kvsweep.sizing.architectures import KNOWN
+from kvsweep.sizing.architectures import KNOWN, WHOLE
 from kvsweep.sizing.defaults import AITER_BLOCK, BLOCK_SIZE, SPARSE_BLOCK, UTILIZATION
 from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
@@ -180,6 +180,8 @@ def _check_parallel(model: Model, asked: Asked) -> None:
         raise InputError(f"--tp: {asked.tp}; vLLM wants {_indivisible(model, asked.tp)}: {fitting}")
     if asked.pp > model.layers:
         raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+    if asked.pp > 1 and model.architecture in WHOLE:
+        raise InputError(f"--pp: {asked.pp}; vLLM 0.33.0 has no pipelines of {model.architecture}")
 
 
 def _indivisible(model: Model, tp: int) -> str:

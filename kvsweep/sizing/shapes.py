@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -282,8 +283,13 @@ def _inner(text: Values, about: Architecture) -> int | None:
     if about.states == "named":  # beside experts, or alone
         return text.number("shared_intermediate_size") or None
     dense = not expert_count(text) or text.number("first_k_dense_replace")
-    known = text.table.get("intermediate_size") is not None
-    return text.count("intermediate_size") if dense and known else None
+    known = text.table.get("intermediate_size")
+    if not dense or known is None:
+        return None
+    if isinstance(known, list):  # of each layer: what divides the widths divides all of them
+        each = (Values({"intermediate_size": width}, text.where) for width in known)
+        return gcd(*(one.count("intermediate_size") for one in each)) or None
+    return text.count("intermediate_size")
 
 
 def _dtype(values: Values) -> str | None:

@@ -266,3 +266,9 @@ def test_states_that_are_not_measured_are_told(config, tp, told):
 def test_a_gpu_with_other_parts_or_memory_is_not_known_by_its_name(driver):
     """They were taken for the one whose name stands in theirs."""
     assert known_gpu(driver) == ""
+
+
+def test_models_of_which_only_the_cache_is_known_are_not_measured():
+    config = {"architectures": ["Cohere2ForCausalLM"]}
+    with pytest.raises(InputError, match="steps of 'Cohere2ForCausalLM' are not measured"):
+        shard_of(config, "m.json", 1)

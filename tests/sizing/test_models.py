@@ -1,12 +1,14 @@
 """Shapes of models: bytes of a token, weights, and what a config.json must say."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep.errors import InputError
+from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.dtypes import cache_dtype
 from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.settings import Asked, serve
@@ -117,7 +119,7 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
         ({"architectures": ["JambaForCausalLM"]}, "keeps states beside keys and values"),
         ({"architectures": ["MiniMaxM1ForCausalLM"]}, "0.23.0 was the last release that has it"),
         ({"architectures": ["BambaForCausalLM"]}, "0.23.0 was the last release that has it"),
-        ({"architectures": ["MiniMaxM2ForCausalLM"]}, "is not known here"),
+        ({"architectures": ["MiniMaxM3SparseForCausalLM"]}, "is not known here"),
         ({"architectures": ["BailingMoeForCausalLM"]}, "is not known here"),
         ({"architectures": None}, "architectures: missing"),
         ({"architectures": "LlamaForCausalLM"}, "architectures: 'LlamaForCausalLM'"),
@@ -515,7 +517,7 @@ def test_a_model_of_another_size_is_no_misspelling():
 
 
 def test_an_architecture_of_its_own_is_no_misspelling():
-    for name in ("LlavaNextForConditionalGeneration", "Qwen2MoeForCausalLM", "GemmaForCausalLM"):
+    for name in ("LlavaNextForConditionalGeneration", "ExaoneForCausalLM", "PhiForCausalLM"):
         with pytest.raises(InputError, match=r"/metrics tell$"):
             model_from_config({**LLAMA, "architectures": [name]}, "config.json")
 
@@ -601,3 +603,40 @@ def test_a_window_is_switched_off_where_the_class_of_the_configuration_reads_the
     small = {"architectures": [name], "num_hidden_layers": 4, "num_local_experts": 2}
     kinds = {shape.window for shape in model_from_config(LLAMA | small | off, "x").attention}
     assert kinds == {window}
+
+
+RECORDED = json.loads(Path(__file__).with_name("vllm-0.33.0-architectures.json").read_text())
+"""Blocks of 40 GiB, from vLLM 0.33.0's own classes of models and planner, run without a GPU.
+
+Of each model the keys that kvsweep reads, of most with fewer layers; ``lack``: without this key.
+"""
+
+
+def test_architectures_recorded_from_vllm_have_its_blocks():
+    for model in RECORDED:
+        for run in model["runs"]:
+            config = json.loads(json.dumps(model["config"]))
+            (config.get("text_config") or config).pop(run["lack"], None)
+            asked = Asked(tp=run["tp"], pp=run["pp"], dtype=run["dtype"])
+            served = serve(model_from_config(config, model["name"]), asked, find_gpu("h100"))
+            plan = layout(served)
+            blocks = plan.blocks([40 << 30] * run["pp"])
+            found = (served.limits.max_model_len, blocks, plan.logged_tokens(blocks))
+            told = (run["max_model_len"], run["blocks"], run["tokens"])
+            assert found == told, (model["name"], run)
+            groups = [[len(group.members), group.block_size] for group in plan.groups]
+            assert groups == run["groups"], (model["name"], run)
+
+
+def test_pipelines_of_gemma_3n_are_refused_as_vllm_does():
+    """vLLM 0.33.0: Pipeline parallelism is not supported for this model."""
+    config = next(model["config"] for model in RECORDED if model["name"] == "gemma3n-e4b")
+    with pytest.raises(InputError, match=r"--pp: 2; vLLM 0\.33\.0 has no pipelines of Gemma3n"):
+        serve(model_from_config(config, "gemma3n-e4b"), Asked(pp=2), None)
+
+
+def test_every_width_of_a_list_is_to_be_divided():
+    config = next(model["config"] for model in RECORDED if model["name"] == "gemma3n-e4b")
+    text = config["text_config"] | {"intermediate_size": [16384] * 34 + [16388]}
+    model = model_from_config(config | {"text_config": text}, "config.json")
+    assert [tp for tp in (1, 2, 4, 8) if model.takes(tp)] == [1, 2, 4]
