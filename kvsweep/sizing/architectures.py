@@ -97,7 +97,7 @@ KNOWN = {
     "Mistral3ForConditionalGeneration": Architecture("all", weights=False),
     "MixtralForCausalLM": Architecture("all", alike=True),
     "Phi3ForCausalLM": Architecture("all"),
-    "Qwen2ForCausalLM": _QWEN._replace(qkv_bias=True),
+    "Qwen2ForCausalLM": _QWEN._replace(qkv_bias=True, divided=True),
     "Qwen3ForCausalLM": _QWEN._replace(qk_norm=True),
     "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True, switched=True, alike=True),
     "Glm4MoeForCausalLM": Architecture("never", qk_norm=True, weights=False),

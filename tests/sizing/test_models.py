@@ -640,3 +640,12 @@ def test_every_width_of_a_list_is_to_be_divided():
     text = config["text_config"] | {"intermediate_size": [16384] * 34 + [16388]}
     model = model_from_config(config | {"text_config": text}, "config.json")
     assert [tp for tp in (1, 2, 4, 8) if model.takes(tp)] == [1, 2, 4]
+
+
+def test_a_head_dim_that_vllms_class_does_not_read_decides_nothing():
+    """vLLM 0.33.0's own class of Qwen2, of 28 layers, 5 GiB and on an H100: 5851 blocks."""
+    sizes = {"hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4}
+    qwen = LLAMA | sizes | {"architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 28}
+    model = model_from_config(qwen | {"head_dim": 256}, "config.json")
+    assert layout(serve(model, Asked(), find_gpu("h100"))).blocks([5 << 30]) == 5851
+    assert model.weights == model_from_config(qwen, "config.json").weights
