@@ -18,6 +18,7 @@ from kvsweep.sizing.server_log import ServerLog, read_server
 from kvsweep.sizing.settings import Served, serve, unsupported_block
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import parse_size
+from kvsweep.sizing.unserved import unserved
 
 LEAST_WEIGHTS = 2**12
 """Bytes that no model's weights are below; "405B" are parameters, and were 405 bytes."""
@@ -141,9 +142,9 @@ def _answer(
             f"--block-size: {served.raised_from}; vLLM raises it to {served.block_size}, for a "
             "block of attention to be as large as a state"
         )
-    no_attention = None if source == "log" else unsupported_block(served, found.gpu)
-    if no_attention is not None:
-        found.warnings.append(no_attention)
+    if source != "log":
+        told = unsupported_block(served, found.gpu), unserved(served, found.gpu)
+        found.warnings += filter(None, told)
     if not shape.starts(blocks):
         longest = shape.longest(blocks)
         remedy = f"; it does with --max-model-len {longest}" if longest else ""

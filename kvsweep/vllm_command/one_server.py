@@ -14,6 +14,7 @@ from kvsweep.config.served_text import exchange_text, measured_text, stages_text
 from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.settings import Served, unsupported_block
+from kvsweep.sizing.unserved import unserved
 from kvsweep.vllm_command.beside_log import told_by_log
 from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, Settings, settings_of
@@ -140,6 +141,7 @@ def made_of(
         stages_text(scenario, Path()),
         exchange_text(scenario, Path()),
         None if question.log else unsupported_block(settings.served, device),
+        None if question.log else unserved(settings.served, device),
         None if fitted else _start_note(settings.served, scenario),
         _room_note(scenario),
     )

@@ -10,6 +10,7 @@ from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, serve, usual_block
 from kvsweep.sizing.shapes import load_config, load_model, model_from_config
 from kvsweep.sizing.sizes import parse_size
+from kvsweep.sizing.unserved import unserved
 
 
 def ask(**options):
@@ -477,3 +478,32 @@ def test_narrow_heads_have_usual_blocks_beside_images():
     narrow = GEMMA3_4B | {"text_config": GEMMA3_4B["text_config"] | {"head_dim": 128}}
     model = model_from_config(narrow, "27b")
     assert usual_block(model, find_gpu("b200"), "bfloat16") == (16, "vLLM's default")
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "dtype", "says"),
+    [
+        ("gpt-oss-20b", "a100", "fp8", "Triton's attention, the only one for gpt-oss-20b, takes"),
+        ("deepseek-v3", "a100", "fp8", "takes no FP8 on a100"),
+        ("gemma-4-26b", "a100", "fp8", "takes no FP8 on a100"),
+        ("deepseek-v3.2", "a100", "auto", "it has no sparse latent attention on a100"),
+        ("deepseek-v3.2", "l40s", "auto", "it has no sparse latent attention on l40s"),
+        ("deepseek-v3", "h100", "fp8_e5m2", "takes FP8 as fp8_e4m3, not fp8_e5m2"),
+        ("llama-3.1-8b", "a100", "fp8", None),
+        ("gpt-oss-20b", "a100", "auto", None),
+        ("gpt-oss-20b", "h100", "fp8", None),
+        ("deepseek-v3", "l40s", "fp8", None),
+        ("deepseek-v3", "h100", "fp8", None),
+        ("deepseek-v3.2", "h100", "fp8", None),
+        ("qwen3-next-80b-a3b", "a100", "fp8", None),
+    ],
+)
+def test_keys_and_values_that_no_attention_takes_are_told(model, gpu, dtype, says):
+    """As vLLM 0.33.0's own choice of a backend, and the backends, refused them; or did not."""
+    told = unserved(serve(load_model(model), Asked(dtype=dtype), find_gpu(gpu)), find_gpu(gpu))
+    assert says is None if told is None else says is not None and says in told
+
+
+def test_an_answer_tells_that_vllm_has_no_attention_for_it():
+    found = ask(model="gpt-oss-20b", gpu="a100", dtype="fp8")
+    assert any("takes no FP8 on a100" in warning for warning in found.warnings)
