@@ -194,9 +194,17 @@ def architecture(name: str, where: str) -> Architecture:
     else:
         why = "is not known here"
     raise InputError(
-        f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}; "
-        f"{BY_METRICS}{_hint(name)}"
+        f"{where}: architectures: {shown(name)} {why}; known: {_known()}; {BY_METRICS}{_hint(name)}"
     )
+
+
+def _known() -> str:
+    """List the architectures that are known by what their names end in, which is long."""
+    kinds: dict[str, list[str]] = {}
+    for known in KNOWN:
+        stem, ending, rest = known.partition("For")
+        kinds.setdefault(ending + rest, []).append(stem)
+    return ", ".join(f"{{{','.join(stems)}}}{ending}" for ending, stems in kinds.items())
 
 
 def _hint(name: str) -> str:

@@ -649,3 +649,13 @@ def test_a_head_dim_that_vllms_class_does_not_read_decides_nothing():
     model = model_from_config(qwen | {"head_dim": 256}, "config.json")
     assert layout(serve(model, Asked(), find_gpu("h100"))).blocks([5 << 30]) == 5851
     assert model.weights == model_from_config(qwen, "config.json").weights
+
+
+def test_known_architectures_are_listed_by_what_their_names_end_in():
+    with pytest.raises(InputError) as problem:
+        model_from_config(LLAMA | {"architectures": ["OtherForCausalLM"]}, "config.json")
+    told = str(problem.value)
+    assert "known: {Llama,Mistral," in told
+    assert ",FalconH1," in told
+    assert told.count("ForCausalLM") == 2
+    assert told.count("ForConditionalGeneration") == 1
