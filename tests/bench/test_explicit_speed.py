@@ -2,6 +2,7 @@
 
 from bench_cases import generated, h8_scenario
 from explicit import BLOCKS, FEATURES, costs
+from tables import processor
 
 
 def test_explicit_lanes(tables, smoke):
@@ -20,7 +21,7 @@ def test_explicit_lanes(tables, smoke):
         "Models and clusters of today, H8",
         ("feature", "blocks", "usual's", "usual, us", "us", "ratio", "per step", "preemptions"),
         rows,
-        f"{seeds} seeds. Usual lanes have one group, no drafts, no roles and no tier, and are "
-        "synchronous where the feature is not a closed loop; what each feature is says "
-        "tests/bench/explicit.py. Two groups of the same memory have twice as many blocks.",
+        f"{seeds} seeds, on {processor()}. Usual lanes have one group, no drafts, no roles and no "
+        "tier, and are synchronous where the feature is not a closed loop; what each feature is "
+        "says tests/bench/explicit.py. Two groups of the same memory have twice as many blocks.",
     )
