@@ -539,7 +539,7 @@ def test_every_table_of_the_package_that_sweeps_name_decides_numbers(tmp_path):
     shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
     tables = {path.relative_to(copied).as_posix() for path in copied.rglob("*.toml")}
     known, silent = hash_of(copied), set()
-    for name in tables - {name for name in tables if name.startswith("studies/figures/")}:
+    for name in tables - {name for name in tables if name.startswith("studies/")}:
         content = (copied / name).read_bytes()
         (copied / name).write_bytes(content + b"# other\n")
         silent |= {name} if hash_of(copied) == known else set()
